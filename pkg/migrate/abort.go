@@ -31,12 +31,13 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
-// Abort undoes a migration as long as no client has written where the objects move to: until the
-// phase Releasing. On the way to the server it removes the objects from there, and forgets the
-// migration; on the way back they stay at the server, which then is in the phase Moved again.
+// Abort undoes a migration that has not reached the phase Releasing. Until then no client has
+// written where the objects move to. On the way to the server it removes the objects from there,
+// and forgets the migration. On the way back the objects stay at the server, and the phase is Moved
+// again.
 //
-// It needs nothing of what a step of the migration does that could have failed for good, but that
-// APIServices can be changed if they have been. If they can't, Run or Back goes on instead.
+// Abort works even if a step of the migration fails for good. It only has to change APIServices
+// back that were changed. If that fails, Run or Back can go on instead.
 func (m *Migration) Abort(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -51,7 +52,7 @@ func (m *Migration) Abort(ctx context.Context) error {
 		}
 	})
 	if errors.Is(err, ErrNone) {
-		// Of a process that was slower than the one that has aborted the migration.
+		// The freeze may be of a process that was slower than the one that aborted the migration.
 		return errors.Join(err, m.thaw(ctx, time.Time{}))
 	}
 	if err != nil {
@@ -79,7 +80,7 @@ func (s *session) abort(ctx context.Context) error {
 	return s.forget(ctx)
 }
 
-// thawAborted lets clients write where they did, after which the migration can't go on any more.
+// thawAborted lets clients write where they did before. The migration can't go on after that.
 func (s *session) thawAborted(ctx context.Context) error {
 	s.state.Revisions = nil
 	if err := s.save(ctx); err != nil {
@@ -88,7 +89,8 @@ func (s *session) thawAborted(ctx context.Context) error {
 	return s.thaw(ctx, time.Time{})
 }
 
-// switchBack makes kube-apiserver answer requests itself again. Clients have not written since it did.
+// switchBack makes kube-apiserver answer requests itself again. Clients have written nothing at the
+// server.
 func (s *session) switchBack(ctx context.Context) error {
 	switched, err := s.switched(ctx)
 	if err != nil {
@@ -98,7 +100,7 @@ func (s *session) switchBack(ctx context.Context) error {
 		if err := s.raiseAgain(ctx); err != nil {
 			return err
 		}
-		// Then the last steps change something. They report what is refused.
+		// Otherwise the last steps might change nothing, and end no watches. They report refusals.
 		_ = s.restore(ctx, false)
 	}
 	for _, name := range s.config.APIServices {
@@ -121,14 +123,15 @@ func (s *session) switchBack(ctx context.Context) error {
 	return nil
 }
 
-// optional reports an error that ends nothing.
+// optional reports an error that does not stop the caller.
 func (m *Migration) optional(consequence string, err error) {
 	if err != nil {
 		m.progress("%s: %v", consequence, err)
 	}
 }
 
-// raiseAgain raises the revision of kube-apiserver's etcd above what clients have seen of the server's.
+// raiseAgain raises the revision of kube-apiserver's etcd above all revisions of the server's etcd
+// that clients have seen.
 func (s *session) raiseAgain(ctx context.Context) error {
 	missing, _, err := s.missing(ctx, true)
 	if err != nil {
@@ -142,8 +145,8 @@ func (s *session) raiseAgain(ctx context.Context) error {
 	return err
 }
 
-// restore makes definitions what they were before the switch. If they are touched, kube-apiserver ends
-// its watches, so that clients list again.
+// restore changes definitions back to what they were before the switch. If touched is set,
+// kube-apiserver ends its watches, and clients list again.
 func (s *session) restore(ctx context.Context, touched bool) error {
 	return s.changeDefinitions(ctx, "restoring", func(_ definition, definition *unstructured.Unstructured, versions []any) []any {
 		if s.config.Defined {
@@ -154,8 +157,8 @@ func (s *session) restore(ctx context.Context, touched bool) error {
 	})
 }
 
-// abortBack makes clients use the server again, if they did not. kube-apiserver's own objects stay as
-// they are, which nobody sees.
+// abortBack makes clients use the server again. kube-apiserver's own objects stay as they are. No
+// client sees them.
 func (s *session) abortBack(ctx context.Context) error {
 	switched, err := s.givenBack(ctx)
 	if err != nil {
@@ -186,7 +189,8 @@ func (s *session) abortBack(ctx context.Context) error {
 	return s.enter(ctx, Moved)
 }
 
-// serveCopies makes the server go on where it was, above the revisions that clients have seen since.
+// serveCopies makes the server serve its copies again, at revisions above all that clients have
+// seen.
 func (s *session) serveCopies(ctx context.Context) error {
 	if _, err := s.beginHistory(ctx); err != nil {
 		return err

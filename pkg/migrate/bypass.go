@@ -37,17 +37,18 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
-// Three ways lead past the APIServices to what kube-apiserver has itself. Each is for something that
-// the API offers no other way for.
+// Three ways lead past the APIServices to kube-apiserver's own objects. The API offers no other way
+// to do what each of them does.
 //
-//   - BypassVersion reads and writes kube-apiserver's objects without its etcd. It is a version of its
-//     own, since the policy that freezes writes and the definition's conversion must not apply to it,
-//     and since it has no APIService. It has no schema and no subresources, since objects move as they
-//     are, with their status, valid or not. So a policy keeps it for the user who moves them.
-//   - local reads what kube-apiserver serves in the versions that clients use. That fills its caches
+//   - BypassVersion reads and writes kube-apiserver's objects without its etcd. It is a version of
+//     its own, so that no APIService sends its requests to the server. Neither the policy that
+//     freezes writes nor the definition's conversion may apply to it. It has no schema and no
+//     subresources, since objects move as they are, with their status, valid or not. So a policy
+//     reserves it for the user that moves them.
+//   - local reads kube-apiserver's objects in the versions that clients use. That fills its caches
 //     before clients come, and finds late writes. It changes nothing, and so needs no version.
-//   - schemaMarker makes kube-apiserver end the watches of a resource, and begin its history again.
-//     Servers do that when a definition changes, and for no other reason.
+//   - schemaMarker makes kube-apiserver end the watches of a resource, and restart its history.
+//     Servers do that only when a definition changes.
 
 // BypassVersion is a version of each resource that only exists while objects move back. In it
 // kube-apiserver reads and writes the objects in its own etcd. All other versions lead to the server.
@@ -56,16 +57,16 @@ const BypassVersion = "migrate"
 // bypassTimeout bounds the wait for kube-apiserver to serve a new version.
 const bypassTimeout = time.Minute
 
-// schemaMarker ends the description of a schema in a definition that is changed to end its watches.
+// schemaMarker is appended to the descriptions of a definition's schemas to end its watches.
 const schemaMarker = " (objects are being moved)"
 
-// bypass is where kube-apiserver's own objects of a resource are.
+// bypass returns the resource in BypassVersion.
 func (m move) bypass() schema.GroupVersionResource {
 	return m.from.GroupResource().WithVersion(BypassVersion)
 }
 
-// movesBack returns what moves back. Without kube-apiserver's etcd it adds BypassVersion to all
-// definitions, unless they have it.
+// movesBack returns the resources that move back. Without kube-apiserver's etcd it adds
+// BypassVersion to all definitions, unless they have it.
 func (s *session) movesBack(ctx context.Context) ([]move, error) {
 	if s.config.KubeEtcd == nil {
 		if err := s.addBypass(ctx); err != nil {
@@ -75,8 +76,8 @@ func (s *session) movesBack(ctx context.Context) ([]move, error) {
 	return s.moves(ctx)
 }
 
-// addBypass makes kube-apiserver serve what is in its own etcd, in a version of its own. That
-// is converted to the stored version by changing its name, so that nobody else is asked.
+// addBypass makes kube-apiserver serve its own objects in BypassVersion. Conversion only changes
+// the name of the version, and calls no webhook.
 func (s *session) addBypass(ctx context.Context) error {
 	found, err := s.definitions(ctx)
 	if err != nil {
@@ -90,7 +91,7 @@ func (s *session) addBypass(ctx context.Context) error {
 		}
 	}
 	s.state.Conversions = conversions
-	// What is changed has to be known before.
+	// The state has to have the conversions before the definitions change.
 	if err := s.save(ctx); err != nil {
 		return err
 	}
@@ -130,8 +131,8 @@ func (s *session) addVersions(ctx context.Context) error {
 	})
 }
 
-// removeBypass removes that version, whereupon kube-apiserver also forgets the history of the
-// objects: clients that watch have to list them again.
+// removeBypass removes BypassVersion. kube-apiserver then also forgets the history of the objects,
+// and clients that watch have to list them again.
 func (s *session) removeBypass(ctx context.Context, annotation string) error {
 	err := s.changeDefinitions(ctx, "removing the version "+BypassVersion+" from", func(d definition, definition *unstructured.Unstructured, versions []any) []any {
 		if s.config.Defined {
@@ -146,7 +147,7 @@ func (s *session) removeBypass(ctx context.Context, annotation string) error {
 	return s.allow(ctx, s.bypassName())
 }
 
-// restoreConversion sets what a definition said about conversion before it had BypassVersion.
+// restoreConversion restores the conversion that a definition had before BypassVersion.
 func (s *session) restoreConversion(name string, definition *unstructured.Unstructured) {
 	var conversion map[string]any
 	if saved, ok := s.state.Conversions[name]; ok && json.Unmarshal(saved, &conversion) == nil && conversion != nil {
@@ -154,7 +155,7 @@ func (s *session) restoreConversion(name string, definition *unstructured.Unstru
 	}
 }
 
-// annotate says to the server of custom resources what to do with its copies.
+// annotate tells the server of custom resources what to do with its copies.
 func (s *session) annotate(ctx context.Context, annotation string) error {
 	if !s.config.Defined {
 		return nil
@@ -165,9 +166,9 @@ func (s *session) annotate(ctx context.Context, annotation string) error {
 	})
 }
 
-// touch changes the definitions, or changes them back, so that kube-apiserver ends its watches, and
-// begins its history again. The annotation says whether the server does so, too. BypassVersion, which an
-// earlier run without kube-apiserver's etcd may have left, is removed.
+// touch changes the definitions, or changes them back, to make kube-apiserver end its watches.
+// kube-apiserver also restarts its history. The annotation says whether the server does so, too.
+// touch removes BypassVersion, which an earlier run without kube-apiserver's etcd may have left.
 func (s *session) touch(ctx context.Context, on bool, annotation string) error {
 	return s.changeDefinitions(ctx, "ending the watches of", func(d definition, definition *unstructured.Unstructured, versions []any) []any {
 		s.keepServed(d, definition, versions, annotation)
@@ -177,8 +178,8 @@ func (s *session) touch(ctx context.Context, on bool, annotation string) error {
 	})
 }
 
-// keepServed says to the server of custom resources what to do with its copy of a definition. That of
-// another server is served as it was.
+// keepServed tells the server of custom resources what to do with its copy of a definition. For
+// another server, the definition serves the same versions as before.
 func (s *session) keepServed(d definition, definition *unstructured.Unstructured, versions []any, annotation string) {
 	if s.config.Defined {
 		setCopyAnnotation(definition, annotation)
@@ -187,7 +188,7 @@ func (s *session) keepServed(d definition, definition *unstructured.Unstructured
 	}
 }
 
-// changeDefinitions changes what all definitions of the group specify, unless it leaves them as they are.
+// changeDefinitions lets a function change each definition of the group, and replace its versions.
 func (m *Migration) changeDefinitions(ctx context.Context, doing string, change func(d definition, object *unstructured.Unstructured, versions []any) []any) error {
 	return m.updateDefinitions(ctx, doing, func(d definition, object *unstructured.Unstructured) error {
 		versions, found, err := unstructured.NestedSlice(object.Object, "spec", "versions")
@@ -201,8 +202,8 @@ func (m *Migration) changeDefinitions(ctx context.Context, doing string, change 
 	})
 }
 
-// updateDefinitions updates all definitions of the group, or their subresource, that a change does not leave as
-// they are. If one is refused, it updates the others before it returns the error.
+// updateDefinitions updates all definitions of the group, or a subresource of them, that a function
+// changes. If one update is refused, it makes the others before it returns the error.
 func (m *Migration) updateDefinitions(ctx context.Context, doing string, change func(d definition, object *unstructured.Unstructured) error, subresources ...string) error {
 	found, err := m.definitions(ctx)
 	if err != nil {
@@ -220,7 +221,7 @@ func (m *Migration) updateDefinitions(ctx context.Context, doing string, change 
 				return err
 			}
 			if equality.Semantic.DeepEqual(before, object) {
-				return nil // Even such an update may be refused.
+				return nil // Even an update without changes may be refused.
 			}
 			_, err = m.definitionClient().Update(ctx, object, metav1.UpdateOptions{DryRun: m.dryRun}, subresources...)
 			return err
@@ -232,7 +233,7 @@ func (m *Migration) updateDefinitions(ctx context.Context, doing string, change 
 	return refused
 }
 
-// setCopyAnnotation says to the server of custom resources what to do with its copy of a definition.
+// setCopyAnnotation tells the server of custom resources what to do with its copy of a definition.
 func setCopyAnnotation(definition *unstructured.Unstructured, value string) {
 	annotations := definition.GetAnnotations()
 	if annotations == nil {
@@ -245,7 +246,7 @@ func setCopyAnnotation(definition *unstructured.Unstructured, value string) {
 	definition.SetAnnotations(annotations)
 }
 
-// setServed makes these versions of a definition served, or all of them if none are known.
+// setServed sets served in exactly these versions of a definition, or in all if there are no names.
 func setServed(versions []any, names []string) {
 	for _, version := range versions {
 		version, ok := version.(map[string]any)
@@ -291,9 +292,9 @@ func touchVersions(versions []any, on bool) {
 // fillTimeout bounds the wait for kube-apiserver to read the objects.
 const fillTimeout = 2 * time.Minute
 
-// fillCaches makes kube-apiserver read the objects of all versions into its watch caches, while
-// clients still use the server. By itself it does so when the first client comes, and answers
-// lists with 429 until it has. If it can't be made to, that is what happens.
+// fillCaches makes kube-apiserver fill the watch caches of all versions while clients still use the
+// server. Otherwise it fills them when the first client comes, and answers lists with 429 until
+// then. A failure is only reported.
 func (m *Migration) fillCaches(ctx context.Context) error {
 	found, err := m.definitions(ctx)
 	if err != nil {
@@ -311,7 +312,7 @@ func (m *Migration) fillCaches(ctx context.Context) error {
 	return nil
 }
 
-// fillCache lists nothing from a cache, again and again until the cache has been filled.
+// fillCache waits until a cache has been filled. Its lists match no object.
 func (m *Migration) fillCache(ctx context.Context, from schema.GroupVersionResource) error {
 	for {
 		err := m.kube.Discovery().RESTClient().Get().AbsPath("/apis", from.Group, from.Version, from.Resource).
@@ -322,9 +323,9 @@ func (m *Migration) fillCache(ctx context.Context, from schema.GroupVersionResou
 	}
 }
 
-// local is what kube-apiserver has itself of a resource, also while the APIServices lead to a
-// server. It looks for the definition by the name of the resource, a dot and the name of the group,
-// and only the latter has an APIService: things.apps of example.com are things of apps.example.com.
+// local returns a name of a resource under which kube-apiserver always serves its own objects.
+// kube-apiserver finds the definition by the resource, a dot and the group, and the APIService by
+// the group alone. So things.apps of example.com are things of apps.example.com.
 func local(resource schema.GroupVersionResource) schema.GroupVersionResource {
 	head, rest, _ := strings.Cut(resource.Group, ".")
 	return schema.GroupVersionResource{Group: rest, Version: resource.Version, Resource: resource.Resource + "." + head}

@@ -34,7 +34,7 @@ func parse(t *testing.T, text string) []any {
 	return versions
 }
 
-// What is changed in a definition while objects move is as it was afterwards.
+// Changes to a definition while objects move are undone afterwards.
 func TestChangeVersions(t *testing.T) {
 	const schema = `"schema": {"openAPIV3Schema": {"type": "object"}}`
 	for name, test := range map[string]struct {

@@ -36,8 +36,8 @@ const (
 	maxNamed = 10
 )
 
-// content is what identifies an object: the hash of what a target would store of it, before that
-// is encrypted, and its size.
+// content identifies an object by the hash and the size of what a target would store before
+// encryption.
 type content struct {
 	hash [sha256.Size]byte
 	size int
@@ -45,8 +45,7 @@ type content struct {
 
 func contentOf(data []byte) content { return content{sha256.Sum256(data), len(data)} }
 
-// encode returns what the server would store of an object, in any version, before that is
-// encrypted.
+// encode returns an object, given in any version, as the server would store it before encryption.
 func encode(codec runtime.Codec, data []byte) ([]byte, error) {
 	object, err := runtime.Decode(codec, data)
 	if err != nil {
@@ -85,15 +84,15 @@ func (s *session) copyOne(ctx context.Context, move move, to target, key string)
 	return true, notable, to.write(ctx, move, key, before, &after)
 }
 
-// difference is how the objects of a target differed from those that clients use.
+// difference says how the objects of a target differed from those that clients use.
 type difference struct {
 	revision string
-	// since is a revision of the target at which all of its objects were yet to be read.
+	// since is a revision of the target from before its objects were read.
 	since   int64
 	objects int
 	written int
 	deleted int
-	// keys are those of all that differed, as namespace/name.
+	// keys are the objects that differed, as namespace/name.
 	keys sets.Set[string]
 	// notable are the objects that the state is to name.
 	notable sets.Set[string]
@@ -103,7 +102,7 @@ func (d difference) changes() int { return d.written + d.deleted }
 
 // copy makes the objects of a target equal to those that clients use.
 func (s *session) copy(ctx context.Context, move move, to target) (difference, error) {
-	// A process that another one has succeeded must not write any more.
+	// A process must not write after another one has continued the migration.
 	if err := s.save(ctx); err != nil {
 		return difference{}, err
 	}
@@ -118,15 +117,15 @@ func (s *session) copy(ctx context.Context, move move, to target) (difference, e
 		})
 		return context.Cause(ctx)
 	})
-	// What has failed first has canceled the rest.
+	// The first failure has canceled the rest.
 	if failed := group.Wait(); failed != nil {
 		return difference{}, failed
 	}
 	return found, err
 }
 
-// compare calls a function for each object that a target has not, or in another state. Its last
-// argument is nil for objects that only the target has.
+// compare calls a function for each object that differs in a target, or exists in one place only.
+// Its last argument is nil for objects that only the target has.
 func (s *session) compare(ctx context.Context, move move, to target, differs func(key string, before *held, after *wanted) error) (difference, error) {
 	found := difference{keys: sets.New[string](), notable: sets.New[string]()}
 	there, since, err := to.all(ctx, move)
@@ -170,7 +169,7 @@ func (s *session) compare(ctx context.Context, move move, to target, differs fun
 	return found, nil
 }
 
-// errDiffers says that a target has not what it should have.
+// errDiffers says that a target's objects differ from those that clients use.
 var errDiffers = errors.New("the server's objects differ from kube-apiserver's")
 
 // verify compares all objects, and returns errDiffers if some differ.

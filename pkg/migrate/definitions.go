@@ -46,7 +46,7 @@ func (m *Migration) definitionClient() dynamic.ResourceInterface {
 	return m.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 }
 
-// definition is a CustomResourceDefinition, with what matters here.
+// definition has the fields of a CustomResourceDefinition that matter here.
 type definition struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -67,7 +67,7 @@ type definition struct {
 		StoredVersions []string           `json:"storedVersions,omitempty"`
 		Conditions     []metav1.Condition `json:"conditions,omitempty"`
 	} `json:"status"`
-	// object is all of it.
+	// object is the whole definition.
 	object *unstructured.Unstructured
 }
 
@@ -84,7 +84,7 @@ func (d definition) converts() bool {
 	return json.Unmarshal(d.Spec.Conversion, &conversion) == nil && conversion.Strategy == "Webhook"
 }
 
-// served are the names of the versions that are served.
+// served returns the names of the served versions.
 func (d definition) served() (names []string) {
 	for _, version := range d.Spec.Versions {
 		if version.Served {
@@ -94,7 +94,7 @@ func (d definition) served() (names []string) {
 	return names
 }
 
-// stored is the resource in the version in which kube-apiserver writes it to etcd.
+// stored returns the resource in its storage version.
 func (d definition) stored() schema.GroupVersionResource {
 	resource := schema.GroupVersionResource{Group: d.Spec.Group, Resource: d.Spec.Names.Plural}
 	for _, version := range d.Spec.Versions {
@@ -105,7 +105,7 @@ func (d definition) stored() schema.GroupVersionResource {
 	return resource
 }
 
-// definitions returns those of the group.
+// definitions returns the CustomResourceDefinitions of the group.
 func (m *Migration) definitions(ctx context.Context) ([]definition, error) {
 	list, err := m.definitionClient().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -129,7 +129,7 @@ func (m *Migration) definitions(ctx context.Context) ([]definition, error) {
 	return found, nil
 }
 
-// moves returns the stores whose resources are defined, with where to read their objects.
+// moves returns the defined resources, each with its store and its storage version.
 func (m *Migration) moves(ctx context.Context) ([]move, error) {
 	found, err := m.definitions(ctx)
 	if err != nil {
@@ -146,7 +146,7 @@ func (m *Migration) moves(ctx context.Context) ([]move, error) {
 	return moves, nil
 }
 
-// storeOf returns where the server stores what a definition defines, or nil.
+// storeOf returns the server's store for a definition's resource, or nil.
 func (m *Migration) storeOf(d definition) *keys.Objects {
 	for i := range m.config.Stores {
 		if m.config.Stores[i].Resource == d.Spec.Names.Plural {
@@ -162,13 +162,15 @@ type move struct {
 	from schema.GroupVersionResource
 }
 
-// list calls a function for all objects, and returns a revision. The objects are as they were then, or later.
+// list calls a function for all objects, and returns a revision. The objects are as of that
+// revision, or later.
 func (m *Migration) list(ctx context.Context, from schema.GroupVersionResource, each func(*unstructured.Unstructured) error) (revision string, err error) {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		list, err := m.dynamic.Resource(from).List(ctx, options)
 		if next := continueAfter(err); next != "" {
-			// The rest is as it is now. That is found by the next pass, or nothing changes.
+			// The rest of the list is newer. Either the next pass finds the changes, or there are
+			// none.
 			options.Continue = next
 			continue
 		}
@@ -189,7 +191,7 @@ func (m *Migration) list(ctx context.Context, from schema.GroupVersionResource, 
 	}
 }
 
-// continueAfter returns how to go on with a list that took longer than etcd keeps its revision.
+// continueAfter returns the token to continue a list whose revision etcd no longer has.
 func continueAfter(err error) string {
 	var status apierrors.APIStatus
 	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
@@ -198,8 +200,8 @@ func continueAfter(err error) string {
 	return status.Status().Continue
 }
 
-// digests returns hashes of the fields of each definition's spec, by its name, and of its UID. What
-// this program changes while objects move is left out.
+// digests returns hashes of each definition's UID and fields of its spec, by name. They leave out
+// this program's own changes.
 func (s *session) digests(found []definition) (map[string]map[string]string, error) {
 	all := map[string]map[string]string{}
 	for _, d := range found {
@@ -219,7 +221,7 @@ func (s *session) digests(found []definition) (map[string]map[string]string, err
 		if err := unstructured.SetNestedSlice(object.Object, versions, "spec", "versions"); err != nil {
 			return nil, err
 		}
-		// Certificates are renewed, which changes nothing about the objects.
+		// A renewed certificate changes nothing about the objects.
 		unstructured.RemoveNestedField(object.Object, "spec", "conversion", "webhook", "clientConfig", "caBundle")
 		digests := map[string]string{"metadata.uid": string(d.UID)}
 		spec, _, err := unstructured.NestedMap(object.Object, "spec")
@@ -239,8 +241,8 @@ func (s *session) digests(found []definition) (map[string]map[string]string, err
 	return all, nil
 }
 
-// unchanged returns an error unless the definitions are those with which the migration has begun. The
-// plan was about these, and the objects were copied for them.
+// unchanged returns an error if the definitions have changed since the migration began. The plan
+// was about the earlier ones, and the objects were copied for them.
 func (s *session) unchanged(ctx context.Context) error {
 	if s.state.Definitions == nil {
 		return nil // An older release has begun it.
@@ -278,7 +280,7 @@ func (s *session) unchanged(ctx context.Context) error {
 		"change them back and run this again, or run \"migrate abort\", and then plan and run a migration of what they define now", s.state.Group, strings.Join(changes, "; "))
 }
 
-// differing are the keys whose values differ.
+// differing returns the keys whose values differ.
 func differing(before, after map[string]string) (keys []string) {
 	for key := range sets.KeySet(before).Union(sets.KeySet(after)) {
 		if before[key] != after[key] {

@@ -118,7 +118,7 @@ func TestChangedDefinitions(t *testing.T) {
 	}
 }
 
-// What this program changes in definitions while objects move back is no change.
+// This program's own changes to definitions while objects move back do not count as changes.
 func TestOwnChanges(t *testing.T) {
 	scene := usualScene()
 	const webhook = `"conversion": {"strategy": "Webhook"}`

@@ -31,30 +31,32 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
-// errAllNew refuses to move objects back without kube-apiserver's etcd when it has no copies of them.
+// errAllNew refuses to move objects back without kube-apiserver's etcd if kube-apiserver has no
+// copies of them.
 var errAllNew = errors.New("kube-apiserver has no copies of the objects any more, so that it would give a new UID to all of them, and the garbage collector would delete what they own: give --kube-etcd-servers")
 
 var errAborting = errors.New("the migration is being aborted: finish that with \"migrate abort\"")
 
-// direction is one of the two ways that objects move. The phases are the same both ways; these are
-// the differences.
+// direction is one of the two ways that objects move. Both ways have the same phases, and differ in
+// these fields.
 type direction struct {
 	to   target
 	last Phase
-	// moves returns what moves.
+	// moves returns the resources that move.
 	moves func(context.Context) ([]move, error)
-	// prepare does what takes too long for changes to be followed meanwhile.
+	// prepare does steps that take too long to follow changes meanwhile.
 	prepare func(context.Context) error
-	// overtake raises the revision of the etcd that objects move to above the other one's, while
-	// clients write, unless it is: then it is done. raise does so while writes are frozen.
+	// overtake raises the revision of the target's etcd above the other one's while clients write.
+	// It is done if the revision was high enough already. raise does the same while writes are
+	// frozen.
 	overtake, raise func(context.Context) (done bool, err error)
-	// record keeps in the state which objects are notable.
+	// record sets the notable objects in the state.
 	record func(names []string)
 	// turn makes clients use the objects of the target.
 	turn func(context.Context) error
 }
 
-// there is the way to the server.
+// there returns the way to the server.
 func (s *session) there() direction {
 	return direction{
 		to: s.atServer(), last: Moved,
@@ -67,7 +69,7 @@ func (s *session) there() direction {
 	}
 }
 
-// back is the way back to kube-apiserver.
+// back returns the way back to kube-apiserver.
 func (s *session) back() direction {
 	raise := func(ctx context.Context) (bool, error) { return s.raiseKube(ctx, 0) }
 	d := direction{
@@ -93,20 +95,20 @@ func (s *session) back() direction {
 			if err != nil || now+raiseMargin < s.state.History {
 				return true, err
 			}
-			// As many writes as there were since will do.
+			// Assume no more writes than there were since prepare.
 			return false, s.renewHistory(ctx, now-before+2*raiseMargin)
 		}
 	}
 	return d
 }
 
-// Run moves the objects, or continues to, and returns when clients use the server. If it
-// returns an error before the phase Switching, clients can write as before.
+// Run moves the objects to the server, or continues to. It returns when clients use the server. If
+// it returns an error before the phase Switching, clients can write as before.
 func (m *Migration) Run(ctx context.Context) error { return m.move(ctx, m.resumeThere) }
 
-// Back moves the objects back into the CustomResourceDefinitions, or continues to, and returns
-// when clients use these. If it returns an error before the phase Switching, clients can write
-// to the server as before.
+// Back moves the objects back into the CustomResourceDefinitions, or continues to. It returns when
+// clients use these. If it returns an error before the phase Switching, clients can write to the
+// server as before.
 func (m *Migration) Back(ctx context.Context) error { return m.move(ctx, m.resumeBack) }
 
 func (m *Migration) move(ctx context.Context, resume func(context.Context) (*session, error)) error {
@@ -202,8 +204,8 @@ func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
 	return s, err
 }
 
-// checkGoesOn returns an error unless a migration that is being aborted can go on in a direction instead.
-// Clients can't write as long as one version is used where the objects have moved to.
+// checkGoesOn returns an error unless a migration in the phase Aborting can go on in a direction.
+// Clients can't write as long as an APIService leads to where the objects have moved.
 func (m *Migration) checkGoesOn(ctx context.Context, state State, back bool) error {
 	used, err := (&session{Migration: m, state: state}).switched(ctx)
 	if err == nil && (len(used) == 0 || state.Revisions == nil || state.Returning != back) {
@@ -212,7 +214,7 @@ func (m *Migration) checkGoesOn(ctx context.Context, state State, back bool) err
 	return err
 }
 
-// switched are the APIServices that lead clients to where the objects move.
+// switched returns the APIServices that lead clients to where the objects move.
 func (s *session) switched(ctx context.Context) ([]string, error) {
 	if s.state.Returning {
 		return s.givenBack(ctx)
@@ -221,7 +223,7 @@ func (s *session) switched(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(registered)), err
 }
 
-// registered is what the APIServices are that lead to a server.
+// registered returns the specs of the APIServices that lead to a server, by name.
 func (m *Migration) registered(ctx context.Context) (map[string]apiregistrationv1.APIServiceSpec, error) {
 	found := map[string]apiregistrationv1.APIServiceSpec{}
 	for _, name := range m.config.APIServices {
@@ -243,7 +245,7 @@ func (s *session) through(ctx context.Context, d direction) error {
 	}
 	defer s.stopFollowing()
 	if s.state.Phase == Aborting {
-		// That may have raised the other revision.
+		// Aborting may have raised the other revision.
 		if _, err := d.raise(ctx); err != nil {
 			return err
 		}
@@ -280,7 +282,7 @@ func (s *session) through(ctx context.Context, d direction) error {
 	return nil
 }
 
-// movable returns what moves, once it can be copied.
+// movable returns the resources that move, or an error if they can't move now.
 func (s *session) movable(ctx context.Context, d direction) ([]move, error) {
 	if err := s.unchanged(ctx); err != nil {
 		return nil, err
@@ -314,7 +316,7 @@ func (s *session) copyAll(ctx context.Context, d direction) error {
 		if done || err != nil {
 			return err
 		}
-		// That can take a while.
+		// Clients may have written a lot meanwhile.
 		if err := s.catchUp(ctx, moves, d.to); err != nil && !expired(err) {
 			return err
 		}
@@ -322,8 +324,8 @@ func (s *session) copyAll(ctx context.Context, d direction) error {
 	return nil
 }
 
-// freezeAndCompare makes the target's objects equal for good. After an error clients can write
-// again, and the migration is back in the phase Copying.
+// freezeAndCompare freezes writes, and then makes the target's objects equal. After an error
+// clients can write again, and the migration is back in the phase Copying.
 func (s *session) freezeAndCompare(ctx context.Context, d direction) (err error) {
 	defer func() {
 		if err != nil {
@@ -356,7 +358,7 @@ func (s *session) freezeAndCompare(ctx context.Context, d direction) (err error)
 	return err
 }
 
-// switchOver makes clients use the objects of the target. What was done before is not done again.
+// switchOver makes clients use the objects of the target. It does not repeat finished steps.
 func (s *session) switchOver(ctx context.Context, d direction) error {
 	// Another process may have begun the phase.
 	if err := s.freeze(ctx); err != nil {
@@ -373,8 +375,8 @@ func (s *session) release(ctx context.Context) error {
 	}
 	var until time.Time
 	if s.state.Returning {
-		// The server holds writes, too: those that had passed kube-apiserver by then, and that it would do
-		// now. It answers them when a quarter of their time is over.
+		// The server also holds writes that had passed kube-apiserver by then, and would do them if
+		// the freeze ended now. It answers them after a quarter of their time.
 		if s.held.IsZero() {
 			s.held = time.Now()
 		}
@@ -383,13 +385,13 @@ func (s *session) release(ctx context.Context) error {
 	if err := s.thaw(ctx, until); err != nil || s.state.Returning || !s.config.Defined {
 		return err
 	}
-	// Clients use the server, so that nothing else is left to do than to go on.
+	// Clients use the server already, so an error can't stop the migration.
 	s.optional("remove the annotation "+keys.CopyAnnotation+" from the definitions, and \""+schemaMarker+"\" from the descriptions of their versions", s.touch(ctx, false, ""))
 	return nil
 }
 
-// leaveDefinitions makes kube-apiserver serve nothing of the definitions any more. Clients use the server, so that
-// a refusal ends nothing.
+// leaveDefinitions makes kube-apiserver stop serving the definitions. Clients use the server
+// already, so a refusal is only reported.
 func (s *session) leaveDefinitions(ctx context.Context) {
 	err := s.stopServing(ctx)
 	if err == nil {
@@ -399,11 +401,11 @@ func (s *session) leaveDefinitions(ctx context.Context) {
 	s.optional("clients that watch may have to be restarted to see changes", s.endWatches(ctx))
 }
 
-// goBack lets clients write again where they did, after an error.
+// goBack lets clients write again where they did before the freeze.
 func (s *session) goBack(ctx context.Context, err error) error {
 	ctx = context.WithoutCancel(ctx)
-	// Whoever has continued the migration decides about that. As soon as clients write, all has to be
-	// compared again.
+	// If another process has continued the migration, that one decides about the freeze. Once
+	// clients write, all objects have to be compared again.
 	if saveErr := s.enter(ctx, Freezing); saveErr != nil {
 		return errors.Join(err, saveErr)
 	}
@@ -414,7 +416,7 @@ func (s *session) goBack(ctx context.Context, err error) error {
 	return errors.Join(err, s.enter(ctx, Copying))
 }
 
-// revisionOf returns a resourceVersion as the revision of etcd that it is.
+// revisionOf parses a resourceVersion as a revision of etcd.
 func revisionOf(resourceVersion string) (int64, error) {
 	revision, err := strconv.ParseInt(resourceVersion, 10, 64)
 	if err != nil {

@@ -32,14 +32,14 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// endOfWatches is how long after the switch there may be watches of the copies.
+// endOfWatches is how long watches of the copies may last after the switch.
 const endOfWatches = 15 * time.Second
 
 // deletionTimeout bounds the wait for kube-apiserver to delete the copies of a definition.
 const deletionTimeout = 10 * time.Minute
 
-// Finish removes the copies of the objects from where they have moved from, and forgets the
-// migration. Clients and controllers do not notice: they do not see these.
+// Finish removes the copies that the objects left behind, and forgets the migration. Clients and
+// controllers do not see the copies, and so notice nothing.
 //
 // On the way back the copies are the server's. Otherwise they are kube-apiserver's, and are
 // removed with the CustomResourceDefinitions, unless the server needs those.
@@ -70,8 +70,7 @@ func (m *Migration) Finish(ctx context.Context) error {
 	return s.forget(ctx)
 }
 
-// PlanFinish finds out whether the migration can be finished, and what that deletes. It changes
-// nothing.
+// PlanFinish returns what keeps Finish from working, and what it would delete. It changes nothing.
 func (m *Migration) PlanFinish(ctx context.Context) ([]Finding, error) {
 	state, err := m.Status(ctx)
 	if err != nil {
@@ -82,7 +81,7 @@ func (m *Migration) PlanFinish(ctx context.Context) ([]Finding, error) {
 	return p.findings, err
 }
 
-// finishable returns the first thing that keeps a migration from being finished.
+// finishable returns an error with the first reason not to finish a migration.
 func (m *Migration) finishable(ctx context.Context, state State) error {
 	p := &plan{Migration: m}
 	if err := p.run(ctx, nil, p.finishChecks(state)); err != nil {
@@ -122,9 +121,9 @@ func (p *plan) finishChecks(state State) []planCheck {
 	}
 }
 
-// checkAnswering returns an error unless clients use what is not deleted: after the way back
-// kube-apiserver's objects, and otherwise those of the server to which the objects were moved, in each
-// version that the definitions had.
+// checkAnswering returns an error if clients use objects that would be deleted. After the way back
+// they must use kube-apiserver's. Otherwise they must use the server that the objects were moved
+// to, in each version that the definitions had.
 func (m *Migration) checkAnswering(ctx context.Context, state State) error {
 	moved, err := m.movedVersions(ctx, state)
 	if err != nil {
@@ -159,7 +158,7 @@ func (m *Migration) checkAnswering(ctx context.Context, state State) error {
 	return nil
 }
 
-// movedVersions are the APIServices of the versions that clients had before the objects moved.
+// movedVersions returns the APIServices of the versions that clients had before the objects moved.
 func (m *Migration) movedVersions(ctx context.Context, state State) (sets.Set[string], error) {
 	moved := sets.New[string]()
 	found, err := m.definitions(ctx)
@@ -177,7 +176,7 @@ func (m *Migration) movedVersions(ctx context.Context, state State) (sets.Set[st
 	return moved, err
 }
 
-// serviceOf names a Service, or returns "" for none.
+// serviceOf returns the namespace and name of a Service, or "" for none.
 func serviceOf(service *apiregistrationv1.ServiceReference) string {
 	if service.Name == "" {
 		return ""
@@ -185,7 +184,7 @@ func serviceOf(service *apiregistrationv1.ServiceReference) string {
 	return service.Namespace + "/" + service.Name
 }
 
-// noteCopies says what is deleted.
+// noteCopies reports the copies that would be deleted.
 func (p *plan) noteCopies(ctx context.Context, state State) error {
 	if state.Phase == Returned {
 		for _, store := range p.config.Stores {
@@ -216,14 +215,14 @@ func (p *plan) noteCopies(ctx context.Context, state State) error {
 	return nil
 }
 
-// awaitEndOfWatches waits until nobody watches the copies any more, who would take their
+// awaitEndOfWatches waits until no client watches the copies. Such a client would take their
 // deletion for that of the objects. Servers end watches a second after the resource is no longer
 // served, and later while they have requests to answer.
 func (s *session) awaitEndOfWatches(ctx context.Context) error {
 	return wait(ctx, time.Until(s.state.Switched.Add(endOfWatches)))
 }
 
-// finishBack removes the server's copies, which then has no objects.
+// finishBack removes the server's copies.
 func (s *session) finishBack(ctx context.Context) error {
 	if err := s.removeCopies(ctx); err != nil {
 		return err
@@ -253,13 +252,13 @@ func (s *session) finishDefined(ctx context.Context) error {
 	return s.removeBypass(ctx, "")
 }
 
-// deleteDefinitions deletes the definitions, with the copies that kube-apiserver has.
+// deleteDefinitions deletes the definitions, and with them kube-apiserver's copies.
 func (s *session) deleteDefinitions(ctx context.Context) error {
 	found, err := s.definitions(ctx)
 	if err != nil {
 		return err
 	}
-	// A definition that is applied again may be served, but clients do not see that.
+	// A user may have applied a definition again, so that it is served. Clients do not see that.
 	if err := s.stopServing(ctx); err != nil {
 		return err
 	}
@@ -286,8 +285,8 @@ func (s *session) deleteDefinitions(ctx context.Context) error {
 	return nil
 }
 
-// checkNewVersions returns an error if definitions serve what the server does not have: since they
-// were applied, clients may have written to kube-apiserver's copies.
+// checkNewVersions returns an error if a definition serves a version that the server does not have.
+// Clients may have written to kube-apiserver's copies in that version.
 func (m *Migration) checkNewVersions(ctx context.Context, state State) error {
 	if state.Phase == Returned || m.config.Defined {
 		return nil

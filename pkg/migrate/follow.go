@@ -38,33 +38,32 @@ import (
 )
 
 const (
-	// maxPasses is how often all objects are copied again if it can't be known what has changed since.
+	// maxPasses is how often all objects are copied if their changes can't be followed.
 	maxPasses = 3
-	// maxRounds is how often what is written under the freeze is compared again.
+	// maxRounds is how often objects that were written under the freeze are compared again.
 	maxRounds = 3
-	// maxFollows is how often changes are copied before writes are frozen, to leave little to be
-	// copied then.
+	// maxFollows is how often changes are copied before the freeze, so that few are left for it.
 	maxFollows = 10
-	// fewChanges is how many changes there may be for the next to be copied under the freeze.
+	// fewChanges is how many changes are few enough to copy the next under the freeze.
 	fewChanges = 100
 )
 
-// position is what is known of the objects of a resource that are followed. All objects were
-// equal at the revision but those that are pending.
+// position says how far the objects of a resource have been compared. At its revision, all objects
+// were equal but the pending ones.
 type position struct {
 	revision string
 	objects  int
-	// since is up to which revision it is known what anybody has written to the target.
+	// since is the last revision of the target whose writes are known.
 	since int64
 	// pending are objects, as namespace/name, that have been written since they were compared.
 	pending sets.Set[string]
 	// notable are the objects that the state is to name.
 	notable sets.Set[string]
-	// tail knows what has been written.
+	// tail collects the objects that clients change.
 	tail *tail
 }
 
-// keyOf is the key of an object among those of its resource.
+// keyOf returns the key of an object among those of its resource.
 func keyOf(object metav1.Object) string { return path.Join(object.GetNamespace(), object.GetName()) }
 
 // objectAt returns a client for an object, and its name.
@@ -86,8 +85,8 @@ func (m *Migration) get(ctx context.Context, from schema.GroupVersionResource, k
 	return object, err
 }
 
-// revisionNow is one that all acknowledged writes of a resource have reached, and how many objects
-// there are then; less than zero if the server does not say.
+// revisionNow returns a revision with all acknowledged writes of a resource, and the number of its
+// objects. The number is negative if the server does not say.
 func (m *Migration) revisionNow(ctx context.Context, from schema.GroupVersionResource) (revision string, count int, err error) {
 	list, err := m.dynamic.Resource(from).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -104,7 +103,7 @@ func (m *Migration) revisionNow(ctx context.Context, from schema.GroupVersionRes
 	return list.GetResourceVersion(), count, nil
 }
 
-// follow copies what has changed since, and what is pending, and returns how many objects differed.
+// follow copies changed and pending objects, and returns how many differed.
 func (s *session) follow(ctx context.Context, move move, position *position, to target) (int, error) {
 	now, _, err := s.revisionNow(ctx, move.from)
 	if err != nil {
@@ -114,7 +113,7 @@ func (s *session) follow(ctx context.Context, move move, position *position, to 
 	if err != nil {
 		return 0, err
 	}
-	// Others may have written to what no client should use yet.
+	// Others may have written to the target, which no client should use yet.
 	written, since, err := to.written(ctx, move, position.since)
 	if err != nil {
 		return 0, err
@@ -124,7 +123,7 @@ func (s *session) follow(ctx context.Context, move move, position *position, to 
 	return s.copyPending(ctx, move, position, to)
 }
 
-// copyPending makes the objects equal that may differ. Those that did are pending afterwards.
+// copyPending copies the pending objects, and returns how many differed. Those are pending again.
 func (s *session) copyPending(ctx context.Context, move move, position *position, to target) (int, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
@@ -159,12 +158,12 @@ func newPosition(revision string) *position {
 	return &position{revision: revision, since: math.MaxInt64, pending: sets.New[string](), notable: sets.New[string]()}
 }
 
-// positionAfter is the one after a pass over all objects.
+// positionAfter returns the position after a pass over all objects.
 func positionAfter(found difference, tail *tail) *position {
 	return &position{revision: found.revision, since: found.since, objects: found.objects, pending: found.keys, notable: found.notable, tail: tail}
 }
 
-// copyWhileUsed copies all objects, and then what changes, until that is little.
+// copyWhileUsed copies all objects, and then changes until few are left.
 func (s *session) copyWhileUsed(ctx context.Context, moves []move, to target) error {
 	for range maxPasses {
 		err := s.copyAllObjects(ctx, moves, to)
@@ -180,8 +179,8 @@ func (s *session) copyWhileUsed(ctx context.Context, moves []move, to target) er
 	return nil // All are compared under the freeze.
 }
 
-// copyAllObjects makes two passes over all objects, and collects what changes meanwhile: the first
-// copies them, and the second compares all of them by their content.
+// copyAllObjects makes two passes over all objects, and collects changes meanwhile. The first pass
+// copies the objects, and the second compares their content.
 func (s *session) copyAllObjects(ctx context.Context, moves []move, to target) error {
 	s.stopFollowing()
 	following, stop := context.WithCancel(ctx)
@@ -222,7 +221,7 @@ func (s *session) copyAllObjects(ctx context.Context, moves []move, to target) e
 	return nil
 }
 
-// stopFollowing forgets where objects have been compared.
+// stopFollowing ends the watches, and forgets all positions.
 func (s *session) stopFollowing() {
 	if s.stopTails != nil {
 		s.stopTails()
@@ -230,7 +229,7 @@ func (s *session) stopFollowing() {
 	s.positions, s.stopTails = nil, nil
 }
 
-// catchUp copies what has changed, until that is little.
+// catchUp copies changes until few are left.
 func (s *session) catchUp(ctx context.Context, moves []move, to target) error {
 	for range maxFollows {
 		differed := 0
@@ -253,14 +252,14 @@ func (s *session) catchUp(ctx context.Context, moves []move, to target) error {
 	return nil
 }
 
-// expired tells whether objects can't be followed any further.
+// expired tells whether an error means that objects can't be followed any further.
 func expired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// copyFrozen makes all objects equal for good, while nobody writes. What was compared before is not compared
-// again: only what has changed since, and the number of objects. Another process does not know
-// what was compared, and compares all objects.
+// copyFrozen makes all objects equal while no client writes. It compares only the objects that have
+// changed since the last comparison, and the number of objects. Another process does not know what
+// was compared, and compares all objects.
 func (s *session) copyFrozen(ctx context.Context, moves []move, to target) (map[string]*position, error) {
 	positions := map[string]*position{}
 	var (
@@ -308,8 +307,8 @@ func (s *session) copyFrozen(ctx context.Context, moves []move, to target) (map[
 			return nil, err
 		}
 	}
-	// Nothing may have changed since: what was read before could be of a write that had
-	// been admitted before the freeze.
+	// Nothing may have changed since. A write that was admitted before the freeze may have come
+	// after the first pass.
 	if err := s.beginPass(ctx, others); err != nil {
 		return nil, err
 	}
@@ -323,7 +322,8 @@ func (s *session) copyFrozen(ctx context.Context, moves []move, to target) (map[
 	return positions, nil
 }
 
-// followFrozen makes the objects of a resource equal that may differ.
+// followFrozen copies the last changes of a resource, or returns errDiffers if objects still
+// differ.
 func (s *session) followFrozen(ctx context.Context, move move, position *position, to target) error {
 	differed, err := s.follow(ctx, move, position, to)
 	for round := 0; err == nil && differed > 0 && round < maxRounds; round++ {
@@ -348,35 +348,35 @@ func (s *session) followFrozen(ctx context.Context, move move, position *positio
 }
 
 const (
-	// followTimeout bounds the wait for a watch to come to a revision that has been reached.
+	// followTimeout bounds the wait for a watch to reach a revision.
 	followTimeout = 20 * time.Second
-	// watchSeconds is how long a watch lasts. Servers send a bookmark two seconds before its end,
-	// which says that there are no changes up to then but those that were sent.
+	// watchSeconds is how long a watch lasts. Servers send a bookmark two seconds before its end:
+	// all changes up to then have been sent.
 	watchSeconds = 3
-	// minPause and maxPause are how long to wait before the next watch after one that brought nothing:
-	// a proxy may end each at once.
+	// minPause and maxPause bound the pause after a watch without events, since a proxy may end
+	// each watch at once.
 	minPause, maxPause = 10 * time.Millisecond, time.Second
 )
 
-// tail collects which objects of a resource change, for as long as its context lasts: longer than
-// servers keep what was changed.
+// tail collects the changed objects of a resource until its context ends. Servers keep changes for
+// less time.
 type tail struct {
 	client metadata.ResourceInterface
 	from   schema.GroupVersionResource
 
 	lock sync.Mutex
-	// changed are objects, as namespace/name, that have changed up to a revision.
+	// changed are the objects, as namespace/name, that have changed up to the revision reached.
 	changed sets.Set[string]
 	reached int64
-	// err is why nothing more is collected.
+	// err is the reason why nothing more is collected.
 	err error
-	// news is closed, and made again, when there is more.
+	// news is closed and replaced when there is more.
 	news chan struct{}
 	// renew ends the present watch, since the next begins with a bookmark.
 	renew context.CancelFunc
 }
 
-// tail begins to collect what changes after a revision.
+// tail begins to collect the objects that change after a revision.
 func (m *Migration) tail(ctx context.Context, from schema.GroupVersionResource, after string) (*tail, error) {
 	reached, err := revisionOf(after)
 	if err != nil {
@@ -416,7 +416,7 @@ func (t *tail) position() int64 {
 	return t.reached
 }
 
-// watch collects what one watch says until it ends. No more is asked for than the metadata.
+// watch collects the events of one watch until it ends. It asks only for metadata.
 func (t *tail) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -470,20 +470,21 @@ func (t *tail) add(event watch.Event) error {
 	return nil
 }
 
-// tell says that there is news.
+// tell wakes up the callers of until.
 func (t *tail) tell() {
 	close(t.news)
 	t.news = make(chan struct{})
 }
 
-// forget forgets which objects have changed so far, since all are going to be read.
+// forget drops the changes so far, since all objects are going to be read.
 func (t *tail) forget() {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	t.changed = sets.New[string]()
 }
 
-// until returns which objects have changed up to a revision, or later, and were not returned before.
+// until returns the objects that have changed up to a revision or later, except those it returned
+// before.
 func (t *tail) until(ctx context.Context, revision string) (sets.Set[string], error) {
 	goal, err := revisionOf(revision)
 	if err != nil {

@@ -43,7 +43,7 @@ import (
 
 var thingsV1 = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "things"}
 
-// event is one of a watch: of an object, or a bookmark if it has no name.
+// event returns an event of a watch: of an object, or a bookmark if it has no name.
 func event(name, revision string) watch.Event {
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Thing"}}
 	object.SetResourceVersion(revision)
@@ -60,7 +60,7 @@ func expiredEvent() watch.Event {
 	return watch.Event{Type: watch.Error, Object: &status}
 }
 
-// following is a source with objects, and with a history. Each watch brings at most so many events,
+// following returns a source with objects and a history. Each watch brings at most so many events,
 // and then ends.
 func following(t *testing.T, revision string, objects, most int, history ...watch.Event) *Migration {
 	t.Helper()
@@ -135,7 +135,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// Watches that end at once are not begun again and again without a pause.
+// Watches that end at once begin again only after a pause.
 func TestTailPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watches := 0
@@ -158,7 +158,7 @@ func TestTailPauses(t *testing.T) {
 	})
 }
 
-// What was written at a kube-apiserver after the objects had been compared gets to the server.
+// A write at a kube-apiserver after the comparison gets to the server.
 func TestCopyLate(t *testing.T) {
 	store := things
 	store.Codec, store.Transformer = unstructured.UnstructuredJSONScheme, identity.NewEncryptCheckTransformer()
@@ -208,8 +208,8 @@ func TestCopyLate(t *testing.T) {
 	assert.Equal(t, []string{"default/kept", "default/late"}, slices.Sorted(maps.Keys(found)))
 }
 
-// What has changed before all objects are read need not be looked at one by one, and what changes
-// later does.
+// Objects that change before all are read need not be read one by one. Objects that change later
+// do.
 func TestForget(t *testing.T) {
 	tail := &tail{changed: sets.New("default/a"), news: make(chan struct{}), renew: func() {}}
 	tail.forget()
@@ -219,7 +219,7 @@ func TestForget(t *testing.T) {
 	assert.Equal(t, []string{"default/b"}, sets.List(changed))
 }
 
-// recorder is a target that has all objects, and says what it was asked.
+// recorder is a target that has all objects, and records its calls.
 type recorder struct {
 	did    []string
 	there  int
@@ -240,7 +240,7 @@ func (r *recorder) all(context.Context, move) (map[string]held, int64, error) {
 	return maps.Clone(r.items), 0, nil
 }
 
-// one is an object that is not there any more, for as long as it differs.
+// one returns an object that no longer exists, as long as it differs.
 func (r *recorder) one(_ context.Context, _ move, key string) (*held, error) {
 	r.did = append(r.did, key)
 	if r.differ[key] == 0 {
@@ -266,7 +266,7 @@ func (r *recorder) write(_ context.Context, _ move, key string, _ *held, after *
 	return nil
 }
 
-// list is what a target has that has all objects.
+// list returns the objects of a target that has all.
 func list(t *testing.T, m *Migration) map[string]held {
 	t.Helper()
 	found := map[string]held{}
@@ -278,8 +278,8 @@ func list(t *testing.T, m *Migration) map[string]held {
 	return found
 }
 
-// Under the freeze, what was compared before is not compared again, unless it can't be known what
-// has changed since, or something is wrong.
+// Under the freeze, objects are not compared again, unless their changes are unknown or something
+// is wrong.
 func TestCopyFrozen(t *testing.T) {
 	known := func(pending ...string) map[string]*position {
 		p := newPosition("5")
@@ -289,11 +289,11 @@ func TestCopyFrozen(t *testing.T) {
 	for name, test := range map[string]struct {
 		positions map[string]*position
 		history   []watch.Event
-		// differ are how often an object still differs, and there how many there are.
+		// differ says how often an object still differs, and there how many objects the target has.
 		differ map[string]int
 		there  int
 		want   []string
-		// others is what others have written to the target.
+		// others are the objects that others have written to the target.
 		others []string
 	}{
 		"nothing has changed":               {known(), []watch.Event{event("", "9")}, nil, 2, []string{"count"}, nil},

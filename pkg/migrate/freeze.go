@@ -37,36 +37,37 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A freeze is made of objects that kube-apiservers and the server follow, so that it needs no process
-// and no network path.
+// A freeze is made of objects that kube-apiservers and the server watch. It needs neither a process
+// nor a network path.
 //
-//   - A priority level without a seat makes kube-apiserver hold each write for a quarter of its time,
-//     and answer it with 429 and Retry-After then. Clients notice a pause.
-//   - A ValidatingAdmissionPolicy refuses what is not held: members of system:masters are exempt from
-//     priority and fairness, and a write may have been held too late. It can only answer 401, 403, 413
-//     or 422, on which no client tries again, and so comes after the priority level, and goes before it.
+//   - A priority level without a seat makes kube-apiserver hold each write for a quarter of its
+//     time. kube-apiserver then answers it with 429 and Retry-After. Clients notice a pause.
+//   - A ValidatingAdmissionPolicy refuses writes that are not held. Members of system:masters are
+//     exempt from priority and fairness, and a write may have been held too late. The policy can
+//     only answer 401, 403, 413 or 422, and clients retry after none of these. So it is created
+//     after the priority level, and deleted before it.
 
 const (
-	// freezeTimeout bounds the wait for kube-apiserver to follow.
+	// freezeTimeout bounds the wait for kube-apiserver to begin or end a freeze.
 	freezeTimeout = 20 * time.Second
-	// freezeSettle is how long after that it takes until every other kube-apiserver does.
+	// freezeSettle is how long after one kube-apiserver all others need to follow a change.
 	freezeSettle = 2 * time.Second
 	// maxHeld is how many writes kube-apiserver holds. It answers others with 429 at once.
 	maxHeld = 10_000
-	// releaseShares are what held writes get of kube-apiserver when the freeze ends.
+	// releaseShares are the concurrency shares of held writes when the freeze ends.
 	releaseShares = 100
 )
 
-// freezeName is the name of all objects that freeze writes.
+// freezeName returns the name of all objects that freeze writes.
 func (m *Migration) freezeName() string { return "migrate." + m.config.Group }
 
-// ownName is that of the FlowSchema of this process, which must not be held.
+// ownName returns the name of the FlowSchema that exempts this process from the freeze.
 func (m *Migration) ownName() string { return m.freezeName() + ".own" }
 
-// bypassName is that of the policy that keeps BypassVersion for this process.
+// bypassName returns the name of the policy that keeps BypassVersion for this process.
 func (m *Migration) bypassName() string { return m.freezeName() + ".bypass" }
 
-// owner says which process freezes writes, and how to end that.
+// owner returns annotations that name this process and say how to end the freeze.
 func (m *Migration) owner() map[string]string {
 	host, _ := os.Hostname()
 	return map[string]string{
@@ -75,7 +76,7 @@ func (m *Migration) owner() map[string]string {
 	}
 }
 
-// frozenVersions are those in which clients write. In BypassVersion only this process does.
+// frozenVersions returns all versions but BypassVersion, which only this process writes.
 func (m *Migration) frozenVersions(ctx context.Context) ([]string, error) {
 	found, err := m.definitions(ctx)
 	if err != nil {
@@ -93,7 +94,7 @@ func (m *Migration) frozenVersions(ctx context.Context) ([]string, error) {
 	return sets.List(versions.Delete(BypassVersion)), nil
 }
 
-// freeze keeps clients from writing, and returns when every kube-apiserver does.
+// freeze returns once every kube-apiserver keeps clients from writing.
 func (s *session) freeze(ctx context.Context) error {
 	if s.frozen {
 		return nil
@@ -127,7 +128,7 @@ func wait(ctx context.Context, duration time.Duration) error {
 	}
 }
 
-// holding are the objects that make kube-apiserver hold the writes of clients.
+// holding returns the objects that make kube-apiserver hold the writes of clients.
 func (m *Migration) holding(ctx context.Context) ([]runtime.Object, error) {
 	me, err := m.user(ctx)
 	if err != nil {
@@ -170,7 +171,7 @@ func (s *session) hold(ctx context.Context) error {
 	return settle(ctx)
 }
 
-// priorityLevel is one whose requests wait if it has no shares.
+// priorityLevel returns a level whose requests wait if it has no shares.
 func (m *Migration) priorityLevel(shares int32) *flowcontrolv1.PriorityLevelConfiguration {
 	none := int32(0)
 	return &flowcontrolv1.PriorityLevelConfiguration{
@@ -213,7 +214,7 @@ func (m *Migration) flowSchema(name, level string, precedence int32, subject flo
 	}
 }
 
-// user returns who this process is to kube-apiserver.
+// user returns the name of this process's user.
 func (m *Migration) user(ctx context.Context) (string, error) {
 	review, err := m.kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
@@ -222,7 +223,8 @@ func (m *Migration) user(ctx context.Context) (string, error) {
 	return review.Status.UserInfo.Username, nil
 }
 
-// denying are the objects that refuse writes in these versions, but for those that an expression allows.
+// denying returns the objects that refuse writes in these versions, unless an expression allows
+// them.
 func (m *Migration) denying(name string, versions []string, allowed string) []runtime.Object {
 	exact, fail, forbidden := admissionregistrationv1.Exact, admissionregistrationv1.Fail, metav1.StatusReasonForbidden
 	return []runtime.Object{
@@ -256,7 +258,7 @@ func (m *Migration) denying(name string, versions []string, allowed string) []ru
 	}
 }
 
-// freezing is the resource of a kind of objects that freeze writes.
+// freezing returns the resource of a kind of objects that freeze writes.
 func freezing(kind string) schema.GroupVersionResource {
 	version := admissionregistrationv1.SchemeGroupVersion
 	switch kind {
@@ -285,7 +287,7 @@ func (m *Migration) apply(ctx context.Context, objects ...runtime.Object) error 
 	return nil
 }
 
-// denied returns an error unless writes are refused. It tries some that would change nothing.
+// denied returns an error unless writes are refused. It tries dry runs.
 func (m *Migration) denied(ctx context.Context) error {
 	return m.eachTried(ctx, func(resource schema.GroupResource, denied bool, err error) error {
 		if err == nil {
@@ -308,7 +310,8 @@ func (m *Migration) allowed(ctx context.Context) error {
 	})
 }
 
-// eachTried tries to write an object of each resource that has some, and says what came of it.
+// eachTried tries to write an object of each resource that has any, and passes the result to a
+// function.
 func (m *Migration) eachTried(ctx context.Context, judge func(resource schema.GroupResource, denied bool, err error) error) error {
 	moves, err := m.moves(ctx)
 	if err != nil {
@@ -330,8 +333,8 @@ func (m *Migration) eachTried(ctx context.Context, judge func(resource schema.Gr
 	return nil
 }
 
-// tryWrite is a dry run of two ways to write an object. The first could be invalid for other reasons,
-// and the second be refused by another policy.
+// tryWrite tells whether the freeze denies a dry run of a patch or of a deletion. The patch could
+// be invalid for other reasons, and another policy could refuse the deletion.
 func (m *Migration) tryWrite(ctx context.Context, move move, object *unstructured.Unstructured) (denied bool, err error) {
 	path := []string{"apis", move.from.Group, move.from.Version}
 	if move.Namespaced {
@@ -349,7 +352,7 @@ func (m *Migration) tryWrite(ctx context.Context, move move, object *unstructure
 	return false, err
 }
 
-// thaw lets clients write again, and holds them at least until then.
+// thaw lets clients write again, but not before a time.
 func (m *Migration) thaw(ctx context.Context, until time.Time) error {
 	_, err := m.kube.FlowcontrolV1().PriorityLevelConfigurations().Get(ctx, m.freezeName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -366,7 +369,7 @@ func (m *Migration) thaw(ctx context.Context, until time.Time) error {
 	if err := wait(ctx, max(freezeSettle, time.Until(until))); err != nil {
 		return err
 	}
-	// Without a seat, what is held would wait for its time to be over.
+	// Without a seat, held writes would wait until their time is over.
 	if err := m.either(m.apply(ctx, m.priorityLevel(releaseShares)), m.remove(ctx, "FlowSchema", m.freezeName())); err != nil {
 		return err
 	}
@@ -378,15 +381,15 @@ func (m *Migration) thaw(ctx context.Context, until time.Time) error {
 	return nil
 }
 
-// allow ends what the objects of denying do.
+// allow ends the effect of the objects of denying.
 func (m *Migration) allow(ctx context.Context, name string) error {
 	return m.either(m.remove(ctx, "ValidatingAdmissionPolicyBinding", name), m.remove(ctx, "ValidatingAdmissionPolicy", name))
 }
 
-// leftOver is what an error means after which an object is left.
+// leftOver explains an error that leaves an object behind.
 const leftOver = "an object is left that is not needed any more: delete it"
 
-// either returns an error if both of two steps have failed that have the same effect.
+// either returns an error if both of two steps with the same effect have failed.
 func (m *Migration) either(one, other error) error {
 	if one != nil && other != nil {
 		return errors.Join(one, other)

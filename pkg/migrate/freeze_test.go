@@ -32,8 +32,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Writes are frozen if the policy refuses them, whatever else is in their way, and are not frozen if
-// only something else is.
+// Writes are frozen if the policy refuses them, and not if only something else does.
 func TestTriedWrites(t *testing.T) {
 	etcd := newMigration(t).config.Etcd
 	status := func(code int, reason metav1.StatusReason, message string) answer {
@@ -75,13 +74,14 @@ func TestTriedWrites(t *testing.T) {
 	}
 }
 
-// A refusal to create an object of a freeze is known before the freeze. A freeze ends even if one step of
-// its end is refused for good, and an end that two refusals make impossible is known before, too.
+// A refusal to create an object of a freeze is known before the freeze. A freeze ends even if one
+// step of its end is refused for good. If two refusals make its end impossible, that is known
+// before, too.
 func TestRefusedFreeze(t *testing.T) {
 	etcd := newMigration(t).config.Etcd
 	for _, test := range []struct {
 		refused string
-		// planned is part of what is said before the freeze, and ended of what is said at its end.
+		// planned is part of the error before the freeze, and ended of the error at its end.
 		planned, ended string
 	}{
 		{refused: "patch prioritylevelconfigurations", planned: "applying the PriorityLevelConfiguration migrate.example.com: refused"},

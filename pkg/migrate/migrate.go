@@ -17,14 +17,13 @@ limitations under the License.
 // Package migrate moves the objects of an API group from CustomResourceDefinitions to an
 // API server with an etcd of its own, while they are used.
 //
-// Objects are read from kube-apiserver, in the version in which it stores them, and are
-// written into the server's etcd as the server itself would write them: with the same keys,
-// codec and encryption. So they keep all of their metadata but the resourceVersion.
+// Objects are read from kube-apiserver in their storage version. They are written into the server's
+// etcd as the server itself would write them: with the same keys, codec and encryption. So they
+// keep all of their metadata but the resourceVersion.
 //
-// A migration is a state machine, see Phase. Its state is a key in the server's etcd, and
-// each write to etcd is a transaction that succeeds only while the state is what this
-// process has made it. So a migration can be continued by another process at any time: the
-// first one can no longer write.
+// A migration is a state machine, see Phase. Its state is a key in the server's etcd. Each write to
+// etcd is a transaction that succeeds only while no other process has changed the state. So another
+// process can continue a migration at any time, and the first one can no longer write.
 package migrate
 
 import (
@@ -44,45 +43,45 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
-// Config says what moves where.
+// Config names the objects that move, and the places that they move between.
 type Config struct {
 	// Group is the name of the API group.
 	Group string
-	// APIServices are the names of those that register the group's versions.
+	// APIServices are the names of the APIServices that register the group's versions.
 	APIServices []string
 	// Stores are the resources of the group that the server stores.
 	Stores []keys.Objects
 	// Defined says that the server serves what the CustomResourceDefinitions define, and needs
 	// them.
 	Defined bool
-	// KubeEtcd is kube-apiserver's etcd, and KubePrefix what its keys begin with; nil if only
-	// kube-apiserver itself can reach it.
+	// KubeEtcd is kube-apiserver's etcd, and KubePrefix the prefix of its keys. KubeEtcd is nil if
+	// only kube-apiserver can reach it.
 	KubeEtcd   *clientv3.Client
 	KubePrefix string
-	// Etcd is the server's.
+	// Etcd is the server's etcd.
 	Etcd *clientv3.Client
 	// StateKey is the key of the migration's state in etcd. No object has it.
 	StateKey string
-	// HistoryKey is that of the revision at which the objects begin there, see keys.HistoryKey.
+	// HistoryKey is the key of the revision where the server's history begins, see keys.HistoryKey.
 	HistoryKey string
 	// Cluster reaches kube-apiserver as the user who moves the objects.
 	Cluster *rest.Config
-	// Service is that of the server, and CABundle has the certificate authorities, as
-	// PEM, of the certificate that it serves. Only Run needs them; Finish requires that the APIServices
-	// lead to the Service, or without one to that of Run.
+	// Service is the server's Service. CABundle has, as PEM, the certificate authorities of its
+	// serving certificate. Only Run needs them. Finish requires that the APIServices lead to this
+	// Service, or, if it is empty, to the one given to Run.
 	Service  apiregistrationv1.ServiceReference
 	CABundle []byte
-	// Lease is that of the server's controllers, which must not run before the objects
-	// have moved. It is in the namespace of the Service.
+	// Lease is the Lease of the server's controllers, which must not run before the objects have
+	// moved. It is in the namespace of the Service.
 	Lease string
-	// RequestTimeout is that of the server's requests.
+	// RequestTimeout is the timeout of the server's requests.
 	RequestTimeout time.Duration
-	// MaxElements and MaxOwners are what the server lets an object of a client have.
+	// MaxElements and MaxOwners are the server's bounds for an object of a client.
 	MaxElements, MaxOwners int
-	// RaiseRevision lets Run and Back write the revisions by which the etcd that objects move to is
-	// behind the other one.
+	// RaiseRevision lets Run and Back write empty revisions until the target's etcd has caught up
+	// with the other one.
 	RaiseRevision bool
-	// Report, if set, is told what happens.
+	// Report, if set, is called with the progress.
 	Report func(Progress)
 }
 
@@ -93,7 +92,7 @@ type Migration struct {
 	kube       kubernetes.Interface
 	aggregator aggregator.Interface
 	metadata   metadata.Interface
-	// metrics returns those of kube-apiserver.
+	// metrics returns kube-apiserver's metrics.
 	metrics func(context.Context) ([]byte, error)
 	// dryRun is set while updates of definitions and APIServices are only tried.
 	dryRun []string
@@ -101,14 +100,14 @@ type Migration struct {
 	claimed *session
 }
 
-// New returns a migration, which has done nothing yet.
+// New returns a Migration. It sends no request yet.
 func New(config Config) (*Migration, error) {
 	m := &Migration{config: config}
 	if m.config.Report == nil {
 		m.config.Report = func(Progress) {}
 	}
-	// By default a client sends five requests a second, and clients that write would wait for that.
-	// kube-apiserver bounds what it takes by itself.
+	// By default a client sends five requests a second, and writes of others would wait for that.
+	// kube-apiserver bounds the requests itself.
 	m.config.Cluster = rest.CopyConfig(config.Cluster)
 	m.config.Cluster.QPS = -1
 	clients := rest.CopyConfig(m.config.Cluster)
@@ -130,11 +129,10 @@ func New(config Config) (*Migration, error) {
 	return m, err
 }
 
-// pollInterval is how often something is looked at that happens in its own time.
+// pollInterval is the time between two attempts of eventually.
 const pollInterval = 100 * time.Millisecond
 
-// eventually repeats what fails until it succeeds, and returns its last error when the time
-// is over.
+// eventually calls a function until it succeeds, and returns its last error after a timeout.
 func eventually(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

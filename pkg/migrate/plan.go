@@ -51,11 +51,11 @@ import (
 type Status string
 
 const (
-	// OK is how it should be.
+	// OK means that nothing is in the way.
 	OK Status = "ok"
-	// Notice is what to know before the objects move.
+	// Notice is something to know before the objects move.
 	Notice Status = "notice"
-	// Failure is what keeps them from moving.
+	// Failure keeps the objects from moving.
 	Failure Status = "failure"
 )
 
@@ -85,8 +85,8 @@ func Failures(findings []Finding, what string) error {
 	return fmt.Errorf("%d of %d findings keep %s", count, len(findings), what)
 }
 
-// Plan finds out whether the objects can move, and what to know before. It changes nothing. It
-// reads all of them, and the metadata of everything else in the cluster.
+// Plan returns what keeps the objects from moving, and what to know before. It changes nothing. It
+// reads all of the objects, and the metadata of everything else in the cluster.
 func (m *Migration) Plan(ctx context.Context) ([]Finding, error) {
 	p, found, err := m.examine(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ func (m *Migration) Plan(ctx context.Context) ([]Finding, error) {
 	return p.findings, err
 }
 
-// examine finds out what could keep the objects from moving.
+// examine returns a plan with the findings that could keep the objects from moving.
 func (m *Migration) examine(ctx context.Context) (*plan, []definition, error) {
 	if _, err := m.Status(ctx); err == nil {
 		return nil, nil, errors.New("the migration has begun already: see \"migrate status\", and continue it with \"migrate run\"")
@@ -119,7 +119,7 @@ type plan struct {
 	*Migration
 	check    string
 	findings []Finding
-	// namespaces are those of the objects.
+	// namespaces are the namespaces of the objects.
 	namespaces map[string]bool
 }
 
@@ -171,7 +171,7 @@ func (p *plan) require(reason Reason, precondition func(context.Context) error) 
 	}
 }
 
-// checkDefinitions compares what is defined with what the server has.
+// checkDefinitions compares the definitions with the server's resources.
 func (p *plan) checkDefinitions(_ context.Context, found []definition) error {
 	if len(found) == 0 {
 		p.fail(NothingDefined, "check the group: there is nothing to move", "no CustomResourceDefinition defines a resource of %s", p.config.Group)
@@ -210,7 +210,7 @@ func (p *plan) checkDefinitions(_ context.Context, found []definition) error {
 	return nil
 }
 
-// noteVersions says in which versions objects are stored, here and there.
+// noteVersions reports differing storage versions, older stored versions, and conversion webhooks.
 func (p *plan) noteVersions(d definition, store *keys.Objects) {
 	storage := d.stored().Version
 	if store.StorageVersion != "" && store.StorageVersion != storage {
@@ -224,7 +224,7 @@ func (p *plan) noteVersions(d definition, store *keys.Objects) {
 	}
 }
 
-// checkAPIServices finds out who serves the versions now.
+// checkAPIServices requires that kube-apiserver manages the APIServices.
 func (p *plan) checkAPIServices(ctx context.Context, _ []definition) error {
 	for _, name := range p.config.APIServices {
 		apiService, err := p.apiService(ctx, name)
@@ -242,8 +242,7 @@ func (p *plan) checkAPIServices(ctx context.Context, _ []definition) error {
 	return nil
 }
 
-// checkEtcd requires a server without objects, whose watches begin at later revisions than
-// kube-apiserver's have reached.
+// checkEtcd requires a server without objects, and with a later revision than kube-apiserver's.
 func (p *plan) checkEtcd(ctx context.Context, found []definition) error {
 	for _, store := range p.config.Stores {
 		response, err := p.config.Etcd.Get(ctx, store.Prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
@@ -268,13 +267,13 @@ func (p *plan) checkRevisions(back bool) func(context.Context, []definition) err
 	})
 }
 
-// checkUpdates looks for what refuses the updates of definitions and APIServices.
+// checkUpdates fails if an update that the migration needs would be refused.
 func (p *plan) checkUpdates(state State, back bool) func(context.Context, []definition) error {
 	return p.require(UpdateRefused, func(ctx context.Context) error { return p.rehearse(ctx, state, back) })
 }
 
-// checkControllers looks for controllers of the server, which would change the objects
-// while others still do.
+// checkControllers looks for controllers of the server, which must not change the objects before
+// they have moved.
 func (p *plan) checkControllers(ctx context.Context, _ []definition) error {
 	lease, err := p.kube.CoordinationV1().Leases(p.config.Service.Namespace).Get(ctx, p.config.Lease, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -289,7 +288,7 @@ func (p *plan) checkControllers(ctx context.Context, _ []definition) error {
 	return nil
 }
 
-// checkObjects lets the server decode and encode each object, and sums up what is special.
+// checkObjects decodes and encodes each object as the server does, and sums up the results.
 func (p *plan) checkObjects(ctx context.Context, found []definition) error {
 	for _, d := range found {
 		store := p.storeOf(d)
@@ -352,8 +351,8 @@ func (p *plan) checkObjectsOf(ctx context.Context, d definition, move move) erro
 
 const fixConversion = "correct these objects in the version that they are stored in, or the webhook"
 
-// checkConversions reads each object in each version, as the webhook converts it now: lists may be of what it
-// has converted before.
+// checkConversions reads each object in each version, so that the webhook converts it now. A list
+// may have objects that it converted before.
 func (p *plan) checkConversions(ctx context.Context, d definition, keys []string) error {
 	for _, version := range d.served() {
 		client := p.dynamic.Resource(d.stored().GroupResource().WithVersion(version))
@@ -387,7 +386,7 @@ func (p *plan) checkConversions(ctx context.Context, d definition, keys []string
 	return nil
 }
 
-// look lets the server decode, encode, convert and validate an object.
+// look decodes, encodes, converts and validates an object as the server does.
 func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstructured, seen *objectsSeen) error {
 	data, err := object.MarshalJSON()
 	if err != nil {
@@ -410,7 +409,7 @@ func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstruc
 	} else if err != nil {
 		return err
 	}
-	if move.Convert != nil { // Of other objects, the server bounds what a request adds.
+	if move.Convert != nil { // For other objects, the server bounds what a request adds.
 		has, err := bodycost.OfObject(object, len(data), p.config.MaxElements)
 		if err != nil {
 			return err
@@ -445,11 +444,12 @@ func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstruc
 	return nil
 }
 
-// triedBytes is the size from which on the plan tries whether etcd stores an object. By default it
+// triedBytes is the smallest size of objects that the plan tries to store in etcd. By default etcd
 // stores half a megabyte more.
 const triedBytes = 1 << 20
 
-// largeBytes is the size from which on an etcd that can't be tried may refuse an object. Its default is 1.5 MiB.
+// largeBytes is the size of an object that an unreachable etcd may refuse. etcd's default limit is
+// 1.5 MiB.
 const largeBytes = 1_500_000
 
 var errTooLarge = errors.New("etcd refuses it")
@@ -467,7 +467,8 @@ func (p *plan) tryThere(ctx context.Context, move move, name string, encoded []b
 	return tryStore(ctx, p.config.Etcd, key, encrypted)
 }
 
-// tryBack returns errTooLarge if kube-apiserver's etcd would not store an object, or may not if it can't be tried.
+// tryBack returns errTooLarge if kube-apiserver's etcd would not store an object. If that etcd
+// can't be reached, the size decides.
 func (p *plan) tryBack(ctx context.Context, move move, object *unstructured.Unstructured) error {
 	to := p.inKubeEtcd()
 	after, err := to.encode(move, object)
@@ -482,8 +483,8 @@ func (p *plan) tryBack(ctx context.Context, move move, object *unstructured.Unst
 	return nil
 }
 
-// tryStore returns errTooLarge if an etcd would not store a value. The transaction, which is as large as one that
-// servers update an object by, fails.
+// tryStore returns errTooLarge if an etcd would not store a value. Its transaction is as large as a
+// server's update of an object, and stores nothing.
 func tryStore(ctx context.Context, etcd *clientv3.Client, key string, stored []byte) error {
 	_, err := etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "<", 0)).Then(clientv3.OpPut(key, string(stored))).Else(clientv3.OpGet(key)).Commit()
 	if code := status.Code(err); errors.Is(err, rpctypes.ErrRequestTooLarge) || code == codes.ResourceExhausted || code == codes.InvalidArgument {
@@ -492,10 +493,10 @@ func tryStore(ctx context.Context, etcd *clientv3.Client, key string, stored []b
 	return err
 }
 
-// fraction is a time with a fraction of a second, as JSON.
+// fraction matches a time with a fraction of a second, as JSON.
 var fraction = regexp.MustCompile(`"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d\.\d+(?:[Zz]|[+-]\d\d:\d\d)"`)
 
-// lostFraction returns a time with a fraction that a decoded object has not.
+// lostFraction returns a time with a fraction that the decoded object has lost, or "".
 func lostFraction(data []byte, decoded runtime.Object) (string, error) {
 	times := fraction.FindAll(data, -1)
 	if len(times) == 0 {
@@ -513,7 +514,7 @@ func lostFraction(data []byte, decoded runtime.Object) (string, error) {
 	return "", nil
 }
 
-// created is an object as somebody who creates it would send it.
+// created returns an object as a client would send it to create it.
 func created(object runtime.Object) runtime.Object {
 	object = object.DeepCopyObject()
 	if accessor, err := meta.Accessor(object); err == nil {
@@ -522,10 +523,10 @@ func created(object runtime.Object) runtime.Object {
 	return object
 }
 
-// objectsSeen sums up what is special of the objects of a resource.
+// objectsSeen sums up the objects of a resource.
 type objectsSeen struct {
 	count, bytes, finalized, deleted, owned int
-	// finalizers and owners are how many objects have each.
+	// finalizers and owners count the objects with each finalizer, and with each kind of owner.
 	finalizers, owners            map[string]int
 	refused, unconverted, invalid named
 	large, bounded, rounded       named
@@ -567,7 +568,7 @@ func (n *named) add(name string, err error) {
 // String implements fmt.Stringer.
 func (n named) String() string { return strings.Join(n.first, "; ") }
 
-// counts says how many there are of each.
+// counts lists names with their counts.
 func counts(of map[string]int) string {
 	var texts []string
 	for _, name := range slices.Sorted(maps.Keys(of)) {
@@ -576,8 +577,7 @@ func counts(of map[string]int) string {
 	return strings.Join(texts, ", ")
 }
 
-// checkNamespaces looks for namespaces of the objects that are being deleted: the objects
-// would go while they move.
+// checkNamespaces fails if a namespace of the objects is being deleted, and its objects with it.
 func (p *plan) checkNamespaces(ctx context.Context) error {
 	list, err := p.kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -591,7 +591,7 @@ func (p *plan) checkNamespaces(ctx context.Context) error {
 	return nil
 }
 
-// PlanBack finds out whether the objects can move back, and what happens to them. It changes
+// PlanBack returns what keeps the objects from moving back, and what happens to them. It changes
 // nothing.
 func (m *Migration) PlanBack(ctx context.Context) ([]Finding, error) {
 	state, err := m.Status(ctx)

@@ -32,7 +32,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
-// things is what the server of the tests stores.
+// things are the objects that the server of the tests stores.
 var things = keys.Objects{
 	GroupResource: schema.GroupResource{Group: "example.com", Resource: "things"},
 	Kind:          "Thing", Namespaced: true, Versions: []string{"v1", "v1beta1"}, Prefix: "/registry/example.com/things/",

@@ -31,10 +31,10 @@ const reportInterval = time.Second
 
 // Progress says how far a migration is.
 type Progress struct {
-	// Message is a sentence without a full stop: the name of a phase when that begins.
+	// Message is a sentence without a full stop, or the name of a phase that begins.
 	Message string `json:"message"`
-	// Objects of Total have been read and, if they differed, copied since the present pass
-	// began. Bytes is the size of these. They are zero for what is not about objects.
+	// Objects of Total have been read, and copied if they differed, in the present pass. Bytes is
+	// their size. All three are zero if the message is not about objects.
 	Objects int   `json:"objects,omitempty"`
 	Total   int   `json:"total,omitempty"`
 	Bytes   int64 `json:"bytes,omitempty"`
@@ -97,19 +97,18 @@ func (s *session) beginPass(ctx context.Context, moves []move) error {
 	return nil
 }
 
-// progressKey is that of the progress of the present pass, which other processes read.
+// progressKey returns the key of the present pass's progress, which other processes read.
 func (m *Migration) progressKey() string { return m.config.StateKey + ".progress" }
 
-// saveProgress tells other processes how far this one is. If they can't be told, the next report
-// does, or what this process does next fails for the same reason.
+// saveProgress tells other processes how far this one is. It ignores errors: either the next report
+// succeeds, or the next step fails for the same reason.
 func (s *session) saveProgress(ctx context.Context, progress Progress) {
 	if content, err := json.Marshal(progress); err == nil {
 		_, _ = s.write(ctx, clientv3.OpPut(s.progressKey(), string(content)))
 	}
 }
 
-// readProgress returns how far the process is that moves the objects, as it has said after the
-// state was written.
+// readProgress returns the progress that was saved after the state, or nil.
 func (m *Migration) readProgress(ctx context.Context, revision int64) (*Progress, error) {
 	response, err := m.config.Etcd.Get(ctx, m.progressKey())
 	if err != nil {
@@ -125,11 +124,11 @@ func (m *Migration) readProgress(ctx context.Context, revision int64) (*Progress
 	return progress, nil
 }
 
-// forget ends a migration: there is none any more.
+// forget deletes the state of a migration that has ended.
 func (s *session) forget(ctx context.Context) error {
 	response, err := s.write(ctx, clientv3.OpDelete(s.config.StateKey), clientv3.OpDelete(s.progressKey()))
 	if errors.Is(err, errSuperseded) && stateIn(response) == nil {
-		return nil // By this process, if an answer was lost.
+		return nil // This process has deleted it, if an answer was lost.
 	}
 	return err
 }

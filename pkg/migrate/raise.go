@@ -34,10 +34,10 @@ import (
 // The etcd that objects move to must have reached all of these, or clients would see nothing
 // until it has. Each write raises the revision by one.
 const (
-	// raiseMargin is how far it is raised beyond that, since the other etcd goes on.
+	// raiseMargin is how far the revision is raised beyond the other one, which goes on.
 	raiseMargin = 1000
-	// maxRaise is what is left to writes to etcd, and maxRaiseByAPI to those by kube-apiserver:
-	// a few minutes.
+	// maxRaise bounds the revisions written to etcd itself, and maxRaiseByAPI those written through
+	// kube-apiserver. Either takes a few minutes.
 	maxRaise      = 2_000_000
 	maxRaiseByAPI = 100_000
 )
@@ -72,7 +72,7 @@ func (c counter) raise(ctx context.Context, goal int64) error {
 	return err
 }
 
-// raiseAbove raises the revision of an etcd above another one, unless it is.
+// raiseAbove raises the revision of an etcd above a goal, unless it is higher already.
 func (s *session) raiseAbove(ctx context.Context, c counter, goal int64) error {
 	now, err := c.now(ctx)
 	if err != nil || now > goal+raiseMargin {
@@ -82,7 +82,7 @@ func (s *session) raiseAbove(ctx context.Context, c counter, goal int64) error {
 	return c.raise(ctx, goal+raiseMargin)
 }
 
-// serverRevision is that of the server's etcd.
+// serverRevision returns the revision of the server's etcd.
 func (m *Migration) serverRevision(ctx context.Context) (int64, error) {
 	response, err := m.config.Etcd.Get(ctx, m.config.StateKey, clientv3.WithCountOnly())
 	if err != nil {
@@ -91,7 +91,7 @@ func (m *Migration) serverRevision(ctx context.Context) (int64, error) {
 	return response.Header.Revision, nil
 }
 
-// kubeRevision is that of kube-apiserver's etcd.
+// kubeRevision returns the revision of kube-apiserver's etcd.
 func (m *Migration) kubeRevision(ctx context.Context) (int64, error) {
 	list, err := m.definitionClient().List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -100,7 +100,7 @@ func (m *Migration) kubeRevision(ctx context.Context) (int64, error) {
 	return revisionOf(list.GetResourceVersion())
 }
 
-// serverCounter raises the revision of the server's etcd.
+// serverCounter returns a counter for the server's etcd.
 func (s *session) serverCounter() counter {
 	return byKey("the server's etcd", s.serverRevision, s.config.StateKey+".revision", func(ctx context.Context, op clientv3.Op) (int64, error) {
 		response, err := s.write(ctx, op)
@@ -111,7 +111,8 @@ func (s *session) serverCounter() counter {
 	})
 }
 
-// kubeCounter raises the revision of kube-apiserver's etcd: there, or else by changing ConfigMaps.
+// kubeCounter returns a counter for kube-apiserver's etcd. If only kube-apiserver can reach that
+// etcd, the counter changes ConfigMaps.
 func (s *session) kubeCounter() counter {
 	const name = "kube-apiserver's etcd"
 	if s.config.KubeEtcd == nil {
@@ -126,7 +127,7 @@ func (s *session) kubeCounter() counter {
 	})
 }
 
-// byKey raises the revision of an etcd by writing one key.
+// byKey returns a counter that writes one key.
 func byKey(name string, now func(context.Context) (int64, error), key string, do func(context.Context, clientv3.Op) (int64, error)) counter {
 	return counter{
 		name: name, now: now,
@@ -170,8 +171,8 @@ func (m *Migration) deleteConfigMaps(ctx context.Context) error {
 	return nil
 }
 
-// beginHistory raises the revision of the server's etcd above kube-apiserver's, and makes the
-// server answer watches from before with 410 Gone: clients then list again. It is done if this
+// beginHistory raises the revision of the server's etcd above kube-apiserver's. The server then
+// answers watches from earlier revisions with 410 Gone, and clients list again. It is done if this
 // process has come that far already.
 func (s *session) beginHistory(ctx context.Context) (done bool, err error) {
 	goal, err := s.kubeRevision(ctx)
@@ -189,15 +190,15 @@ func (s *session) beginHistory(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	s.begun = now
-	// So that lists don't go on from before either.
+	// Lists must not go on from before either.
 	if _, err := s.config.Etcd.Compact(ctx, now); err != nil && !isCompacted(err) {
 		return false, fmt.Errorf("compacting the server's etcd: %w", err)
 	}
 	return false, nil
 }
 
-// missing is how many revisions the etcd that objects move to is behind the other one, which is at
-// the goal. It is less than nothing if it is ahead.
+// missing returns how many revisions the target's etcd is behind the other one, and the other one's
+// revision. The number is negative if the target's etcd is ahead.
 func (m *Migration) missing(ctx context.Context, back bool) (missing, goal int64, err error) {
 	kube, err := m.kubeRevision(ctx)
 	if err != nil {
@@ -210,8 +211,8 @@ func (m *Migration) missing(ctx context.Context, back bool) (missing, goal int64
 	return kube - server, kube, err
 }
 
-// checkRevision returns an error if revisions are missing that this process is not to write. Otherwise
-// it says how many are missing, if any.
+// checkRevision returns an error if revisions are missing that this process may not write.
+// Otherwise it returns a text about missing ones, if any.
 func (m *Migration) checkRevision(ctx context.Context, back bool) (missed string, err error) {
 	missing, goal, err := m.missing(ctx, back)
 	if err != nil || missing <= 0 {
@@ -239,8 +240,8 @@ func (m *Migration) checkRevision(ctx context.Context, back bool) (missed string
 	}
 }
 
-// raiseKube raises the revision of kube-apiserver's etcd above where the server's will be after so
-// many more writes, unless it is.
+// raiseKube raises the revision of kube-apiserver's etcd above the server's. ahead is the number of
+// further writes that it leaves room for. It is done if the revision was high enough already.
 func (s *session) raiseKube(ctx context.Context, ahead int64) (done bool, err error) {
 	missing, goal, err := s.missing(ctx, true)
 	if err != nil || missing+ahead < 0 {

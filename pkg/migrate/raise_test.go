@@ -25,7 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Revisions that are missing are only written if that is allowed, and there are not too many.
+// Missing revisions are written only if that is allowed, and there are not too many.
 func TestCheckRevision(t *testing.T) {
 	m := newMigration(t)
 	server, err := m.serverRevision(t.Context())
@@ -78,7 +78,8 @@ func TestCheckRevision(t *testing.T) {
 	}
 }
 
-// Without leave to write revisions, a run stops while clients write, and the etcd is as it was.
+// Without permission to write revisions, a run stops while clients can write, and leaves the etcd
+// unchanged.
 func TestMissingRevisions(t *testing.T) {
 	scene := usualScene()
 	scene.revision = "5000"

@@ -60,13 +60,13 @@ const (
 	Quotas     Reason = "Quotas"
 	Watches    Reason = "Watches"
 
-	// These are findings of a plan of the way back only.
+	// Only plans of the way back have these.
 	NotMoved      Reason = "NotMoved"
 	NotRegistered Reason = "NotRegistered"
 	Encrypted     Reason = "Encrypted"
 	NewUIDs       Reason = "NewUIDs"
 
-	// These are findings of what "finish" would do only.
+	// Only plans of "finish" have these.
 	NotEnded        Reason = "NotEnded"
 	CopiesFinalized Reason = "CopiesFinalized"
 	CopiesUsed      Reason = "CopiesUsed"

@@ -67,9 +67,11 @@ type scene struct {
 	// etcd is what the server's etcd has, and kubeEtcd says that the same is kube-apiserver's.
 	etcd     map[string]string
 	kubeEtcd bool
-	// refused are what reads and updates answer, and what reading the object alone, or a list of it, does.
+	// refused, refusedUpdate, refusedGet and refusedList are the errors of all reads, of updates,
+	// of reading the object, and of listing it.
 	refused, refusedUpdate, refusedGet, refusedList error
-	// refusedFreeze is what changes of the objects that freeze writes answer, by verb and resource.
+	// refusedFreeze has the errors of changes of the objects that freeze writes, by verb and
+	// resource.
 	refusedFreeze map[string]error
 }
 
@@ -98,7 +100,7 @@ func (s *scene) inMetadata(member string) {
 	s.object = strings.Replace(s.object, `"name": "one"`, `"name": "one", `+member, 1)
 }
 
-// registered makes the scene one in which the server serves the group.
+// registered makes the server of the scene serve the group.
 func (s *scene) registered() {
 	s.apiService.Spec.Service = &apiregistrationv1.ServiceReference{}
 	s.etcd["/state"] = `{"phase": "Moved", "switched": "2026-02-01T00:00:00Z"}`
@@ -190,11 +192,12 @@ func (s seconds) Decode(data []byte, defaults *schema.GroupVersionKind, into run
 	return s.Decoder.Decode(bytes.ReplaceAll(data, []byte(".5Z"), []byte("Z")), defaults, into)
 }
 
-// findings are what a plan can find: how to come to it, and what the plan says then.
+// findings are the scenes that lead to each finding of a plan, with its text.
 var findings = map[Reason]struct {
 	change func(*scene)
 	want   string
-	// back says that it is found on the way back, and finish that it is before the migration is finished.
+	// back says that a plan of the way back has the finding, and finish that a plan of "finish" has
+	// it.
 	back, finish bool
 }{
 	NothingDefined: {change: func(s *scene) { s.definition = "" }, want: "failure no CustomResourceDefinition defines a resource of example.com"},
@@ -446,7 +449,7 @@ var findings = map[Reason]struct {
 	},
 }
 
-// Each finding of a plan is shown by what leads to it, and is in the documentation.
+// Each finding of a plan has a scene that leads to it, and is in the documentation.
 func TestFindings(t *testing.T) {
 	m := newMigration(t)
 	for range 10 {
@@ -502,7 +505,7 @@ func TestFindings(t *testing.T) {
 	})
 }
 
-// What is too large on the way back is found by kube-apiserver's etcd, or by what it stores by default.
+// kube-apiserver's etcd, or else its default limit, tells which objects are too large to go back.
 func TestTooLargeToGoBack(t *testing.T) {
 	m := newMigration(t)
 	for name, test := range map[string]struct {
@@ -533,7 +536,8 @@ func TestTooLargeToGoBack(t *testing.T) {
 	}
 }
 
-// What a webhook does not convert is named: it keeps the objects from moving if they can't be read at all.
+// A plan names objects that a webhook does not convert. They keep the objects from moving if they
+// can't be read at all.
 func TestNotConvertedByWebhook(t *testing.T) {
 	m := newMigration(t)
 	refused := apierrors.NewInternalError(errors.New("Key: /things/default/one: no colour"))
@@ -569,7 +573,7 @@ func TestNotConvertedByWebhook(t *testing.T) {
 	}
 }
 
-// names returns what a pattern finds in a file, sorted.
+// names returns the sorted matches of a pattern in a file.
 func names(t *testing.T, file, pattern string) (found []string) {
 	t.Helper()
 	content, err := os.ReadFile(file)

@@ -27,7 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// leaseSeconds is how long after its last sign of life a process is taken for ended.
+// leaseSeconds is how long a process may be silent before it counts as ended.
 const leaseSeconds = 60
 
 // live returns a lease of the server's etcd that this process keeps until the context ends.
@@ -53,8 +53,8 @@ func (m *Migration) live(ctx context.Context) (clientv3.LeaseID, error) {
 	return lease.ID, nil
 }
 
-// Abandoned tells whether clients can't write because of a migration whose process has ended. The state
-// of the migration has this key in the server's etcd.
+// Abandoned tells whether a migration keeps clients from writing although its process has ended.
+// stateKey is the key of the migration's state in the server's etcd.
 func Abandoned(ctx context.Context, etcd *clientv3.Client, stateKey string) (bool, error) {
 	_, abandoned, err := (&Migration{config: Config{Etcd: etcd, StateKey: stateKey}}).abandoned(ctx)
 	return abandoned, err
@@ -83,10 +83,10 @@ func (m *Migration) abandoned(ctx context.Context) (state State, abandoned bool,
 	return state, lease.TTL < 0, nil
 }
 
-// Recover lets clients write again if the migration is Abandoned. Objects then are where clients used them:
-// the phase is Copying after Freezing, and the migration is aborted after Switching. After Releasing it ends
-// as it would have. Recover needs no more of the Config than Abort. Several processes may call it at the
-// same time.
+// Recover lets clients write again if the migration is Abandoned. After Freezing, the phase is
+// Copying again. After Switching, the migration is aborted. In both cases the objects are where
+// clients used them. After Releasing, the migration ends as it would have. Recover needs no more of
+// the Config than Abort. Several processes may call it at the same time.
 func (m *Migration) Recover(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -124,8 +124,8 @@ func (s *session) recover(ctx context.Context) error {
 	}
 }
 
-// checkMayRecover returns an error unless this user may do what a migration takes. A process that could
-// only begin to end a freeze would keep others from it.
+// checkMayRecover returns an error unless this user is a cluster administrator. A process that
+// could only begin to end a freeze would keep others from ending it.
 func (m *Migration) checkMayRecover(ctx context.Context, phase Phase) error {
 	const all = "*"
 	review, err := m.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{

@@ -32,7 +32,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// Only what keeps clients from writing is ended, and only when etcd says that its process has ended.
+// Only a migration that keeps clients from writing is recovered, and only if etcd says that its
+// process has ended.
 func TestRecover(t *testing.T) {
 	etcd := newMigration(t).config.Etcd
 	granted, err := etcd.Grant(t.Context(), leaseSeconds)
@@ -105,7 +106,7 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-// A migration that is being aborted goes on if the abort has let nobody write yet.
+// A migration that is being aborted can go on if the abort has not let clients write yet.
 func TestGoOnInsteadOfAborting(t *testing.T) {
 	const there, back = `"revisions": {"things": "5"}`, `"returning": true, "registered": {"v1.example.com": {}}, `
 	etcd := newMigration(t).config.Etcd
@@ -139,7 +140,7 @@ func TestGoOnInsteadOfAborting(t *testing.T) {
 	}
 }
 
-// A process is alive while it moves objects, also to those who look.
+// Other processes see that a process is alive while it moves objects.
 func TestLease(t *testing.T) {
 	m := newMigration(t)
 	s, err := m.begin(t.Context())

@@ -26,8 +26,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
-// rehearse tries by dry run all that is to be changed in kube-apiserver, but objects, and returns the
-// first refusal. Without it, an update could be refused while writes wait.
+// rehearse returns the first refusal of a dry run of the migration's changes. It leaves out changes
+// of objects. Without it, an update could be refused while writes wait.
 func (m *Migration) rehearse(ctx context.Context, state State, back bool) error {
 	tried := *m
 	tried.dryRun, tried.config.Report = []string{metav1.DryRunAll}, func(Progress) {}
@@ -73,7 +73,7 @@ func (s *session) rehearseBack(ctx context.Context) error {
 	return s.annotate(ctx, keys.CopyNone)
 }
 
-// rehearseFreeze tries to create what freezes writes, and to delete it.
+// rehearseFreeze tries to create and to delete the objects that freeze writes.
 func (s *session) rehearseFreeze(ctx context.Context) error {
 	versions, err := s.frozenVersions(ctx)
 	if err != nil {
@@ -86,14 +86,14 @@ func (s *session) rehearseFreeze(ctx context.Context) error {
 	if err := s.apply(ctx, append(objects, s.denying(s.freezeName(), versions, "false")...)...); err != nil {
 		return err
 	}
-	// What does not exist can only be forbidden.
+	// The objects do not exist, so that their deletion can only be forbidden.
 	if err := s.allow(ctx, s.freezeName()); err != nil {
 		return err
 	}
 	return s.either(s.remove(ctx, "FlowSchema", s.freezeName()), s.remove(ctx, "PriorityLevelConfiguration", s.freezeName()))
 }
 
-// rehearseSwitch tries to do something to all APIServices.
+// rehearseSwitch tries a change of all APIServices.
 func (s *session) rehearseSwitch(ctx context.Context, doing string, do func(name string) error) error {
 	for _, name := range s.config.APIServices {
 		apiService, err := s.apiService(ctx, name)

@@ -28,18 +28,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// retryTransport makes clients repeat what fails for a moment. client-go repeats a request up to ten
-// times, unless the context ends or MaxRetries says otherwise, if an error has the header
-// Retry-After. That is added here where it is missing, and what breaks a connection becomes such
-// an error.
+// retryTransport makes clients repeat requests that fail for a moment. client-go repeats a request
+// up to ten times if an error has the header Retry-After. The context or MaxRetries may end that
+// earlier. retryTransport adds the header where it is missing, and turns a broken connection into
+// such an error.
 //
-// A write may then be done twice: each one in this package can be.
+// So a write may be done twice. Each write in this package allows that.
 type retryTransport struct{ http.RoundTripper }
 
 // RoundTrip sends a request.
 func (t retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	response, err := t.RoundTripper.RoundTrip(req)
-	// Who watches goes on where a watch breaks off.
+	// A client resumes a broken watch.
 	if err == nil && !req.URL.Query().Has("watch") {
 		err = readAll(response)
 	}
@@ -60,8 +60,9 @@ func (t retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// fence refuses writes of a process whose migration another one has continued, for example after the
-// machine of the first was suspended. Only a request that is on its way at that moment gets through.
+// fence refuses writes of a process after another one has continued its migration. For example, the
+// machine of the first process may have been suspended. Only a request that is on its way at that
+// moment gets through.
 type fence struct {
 	http.RoundTripper
 	m *Migration
@@ -69,7 +70,7 @@ type fence struct {
 
 // RoundTrip sends a request.
 func (f fence) RoundTrip(req *http.Request) (*http.Response, error) {
-	// ConfigMaps, which raise revisions, do no harm, and are thousands.
+	// Changes of ConfigMaps, which raise revisions, do no harm. There are thousands.
 	harmless := req.Method == http.MethodGet || req.URL.Query().Has("dryRun") || strings.HasPrefix(req.URL.Path, "/api/")
 	if s := f.m.claimed; s != nil && !harmless {
 		if _, err := s.write(req.Context()); err != nil {
@@ -82,7 +83,7 @@ func (f fence) RoundTrip(req *http.Request) (*http.Response, error) {
 	return f.RoundTripper.RoundTrip(req)
 }
 
-// readAll reads a response to its end, so that a connection that breaks before that is noticed.
+// readAll reads a response to its end, and returns an error if the connection breaks.
 func readAll(response *http.Response) error {
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
@@ -90,7 +91,7 @@ func readAll(response *http.Response) error {
 	return err
 }
 
-// unavailable is a response that says what happened to a request that has got none.
+// unavailable returns a 503 response for a request that has got no response.
 func unavailable(req *http.Request, cause error) (*http.Response, error) {
 	status := apierrors.NewServiceUnavailable(fmt.Sprintf("%s %s: %v", req.Method, req.URL.Redacted(), cause)).Status()
 	status.Kind, status.APIVersion = "Status", "v1"

@@ -38,7 +38,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// answer is one of a server, or an error without one.
+// answer returns the answer of a server, or an error without one.
 type answer func() (*http.Response, error)
 
 // answers gives one after the other.
@@ -116,7 +116,7 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// A write that has been repeated finds what the first has done.
+// A repeated write finds the result of the first.
 func TestWriteBackTwice(t *testing.T) {
 	t.Parallel()
 	resource := things.GroupResource

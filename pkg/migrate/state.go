@@ -31,8 +31,8 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// Phase is how far a migration is. Each begins when the one before it has ended, and is
-// begun again by a process that continues the migration.
+// Phase is how far a migration is. A phase begins when the one before it has ended. A process that
+// continues the migration begins the phase again.
 type Phase string
 
 const (
@@ -41,16 +41,16 @@ const (
 	// Freezing keeps clients from writing, copies what has changed since, and compares
 	// all objects. Abort undoes it.
 	Freezing Phase = "Freezing"
-	// Switching makes kube-apiserver send requests to the server. Reads are answered by
-	// the server from the first of them on; writes are still kept waiting.
+	// Switching makes kube-apiserver send requests to the server. The server answers reads from the
+	// first of them on, while writes still wait.
 	Switching Phase = "Switching"
 	// Releasing lets clients write again, at the server.
 	Releasing Phase = "Releasing"
-	// Moved is the end: the server has the objects. The CustomResourceDefinitions still
-	// have the copies from which they were moved, but do not serve them.
+	// Moved is the end: the server has the objects. The CustomResourceDefinitions still have
+	// copies, but do not serve them.
 	Moved Phase = "Moved"
-	// Returned is the end of the way back: kube-apiserver has the objects, and the server still
-	// has the copies from which they were moved.
+	// Returned is the end of the way back: kube-apiserver has the objects, and the server still has
+	// copies.
 	Returned Phase = "Returned"
 	// Aborting removes the objects from the server again.
 	Aborting Phase = "Aborting"
@@ -63,39 +63,41 @@ type State struct {
 	// Started is when the migration began, and Changed when its state changed last.
 	Started time.Time `json:"started"`
 	Changed time.Time `json:"changed"`
-	// Writer is of the process that has changed it.
+	// Writer identifies the process that has changed it last.
 	Writer types.UID `json:"writer,omitempty"`
-	// Lease is one of the server's etcd that expires when that process has ended. Older releases had none.
+	// Lease is a lease of the server's etcd that expires when that process has ended. Older
+	// releases had none.
 	Lease clientv3.LeaseID `json:"lease,omitempty"`
-	// Definitions are hashes of what the definitions were when the objects began to move, by name and field.
+	// Definitions are hashes of the definitions as the objects began to move, by name and field.
 	Definitions map[string]map[string]string `json:"definitions,omitempty"`
-	// Objects are how many were read from kube-apiserver last, by resource.
+	// Objects are the numbers of objects in the last comparison of all, by resource.
 	Objects map[string]int `json:"objects,omitempty"`
-	// Revisions are those at which all objects were last compared and equal, by resource. They are
-	// revisions of the etcd that the objects move from.
+	// Revisions are those of the last comparison that found all objects equal, by resource. They
+	// are revisions of the etcd that the objects move from.
 	Revisions map[string]string `json:"revisions,omitempty"`
 	// Finalized are the objects, as resource/namespace/name, that had finalizers when
 	// they moved: at most as many as an error can name.
 	Finalized []string `json:"finalized,omitempty"`
 	// Switched is when clients began to write to where the objects have moved to.
 	Switched time.Time `json:"switched,omitzero"`
-	// Returning is set while objects move back, and when they have. The phases then mean the same
-	// with kube-apiserver and the server exchanged, and Returned is the last.
+	// Returning is set while objects move back, and afterwards. The phases then mean the same with
+	// kube-apiserver and the server exchanged, and Returned is the last.
 	Returning bool `json:"returning,omitempty"`
 	// NewUIDs are the objects, as resource/namespace/name, that have got another UID on the
 	// way back.
 	NewUIDs []string `json:"newUIDs,omitempty"`
-	// Served are the versions that a definition served before, by its name, and Conversions
-	// what it said about conversion.
+	// Served are the versions that the definitions served before, and Conversions are their
+	// conversions. The keys are names of definitions.
 	Served      map[string][]string        `json:"served,omitempty"`
 	Conversions map[string]json.RawMessage `json:"conversions,omitempty"`
-	// Registered is what the APIServices were before the objects began to move back, by name.
+	// Registered are the specs of the APIServices from before the objects began to move back, by
+	// name.
 	Registered map[string]apiregistrationv1.APIServiceSpec `json:"registered,omitempty"`
-	// Service is the namespace and the name of the server's Service to which the objects have moved.
-	// Older releases did not say.
+	// Service is the namespace and the name of the server's Service that the objects have moved to.
+	// Older releases did not record it.
 	Service string `json:"service,omitempty"`
-	// History is a revision of kube-apiserver's etcd before which it has no history of its own objects,
-	// which is known while they move back.
+	// History is a revision of kube-apiserver's etcd. kube-apiserver has no earlier history of its
+	// own objects. It is known while they move back.
 	History int64 `json:"history,omitempty"`
 	// Progress is how far the present pass over all objects is, and set by Status only.
 	Progress *Progress `json:"progress,omitempty"`
@@ -107,24 +109,24 @@ var ErrNone = errors.New("no migration of the group has begun")
 // errSuperseded says that this process may no longer write.
 var errSuperseded = errors.New("another process has continued or aborted this migration: see \"migrate status\"")
 
-// writeTimeout bounds how often a write to the server's etcd is tried.
+// writeTimeout bounds how long a write to the server's etcd is retried.
 const writeTimeout = 10 * time.Second
 
-// session may write, for as long as the state is as this process has left it.
+// session may write until another process changes the state.
 type session struct {
 	*Migration
 	state    State
 	revision int64
 	// meter measures the present pass over all objects.
 	meter *meter
-	// positions are up to where this process has compared objects, by resource.
+	// positions say how far this process has compared objects, by resource.
 	positions map[string]*position
 	stopTails func()
 	// frozen is set when this process has made sure that clients can't write.
 	frozen bool
 	// held is when this process has made kube-apiserver hold writes.
 	held time.Time
-	// begun is the revision of the server's etcd at which this process has made its history begin.
+	// begun is the revision of the server's etcd where this process has made the history begin.
 	begun int64
 }
 
@@ -191,7 +193,7 @@ func (m *Migration) begin(ctx context.Context, from ...definition) (*session, er
 	return s, err
 }
 
-// save writes the state, unless somebody else has.
+// save writes the state, unless another process has.
 func (s *session) save(ctx context.Context) error {
 	s.state.Changed = time.Now().UTC().Truncate(time.Second)
 	content, err := json.Marshal(s.state)
@@ -200,7 +202,7 @@ func (s *session) save(ctx context.Context) error {
 	}
 	response, err := s.write(ctx, clientv3.OpPut(s.config.StateKey, string(content)))
 	if errors.Is(err, errSuperseded) {
-		// By this process, if an answer was lost.
+		// This process may have written it, and the answer was lost.
 		if written := stateIn(response); written != nil && bytes.Equal(written.Value, content) {
 			s.revision = written.ModRevision
 			return nil
@@ -219,8 +221,8 @@ func (s *session) enter(ctx context.Context, phase Phase) error {
 	return s.save(ctx)
 }
 
-// write does something in etcd, unless the state has changed: the response then has what it is. What
-// fails is done again for a while, so that it may be done twice.
+// write does operations in etcd, unless another process has changed the state. The response then
+// has that state. write retries what fails, so that operations may be done twice.
 func (s *session) write(ctx context.Context, operations ...clientv3.Op) (response *clientv3.TxnResponse, err error) {
 	err = eventually(ctx, writeTimeout, func(ctx context.Context) (err error) {
 		response, err = s.config.Etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(s.config.StateKey), "=", s.revision)).
@@ -236,7 +238,7 @@ func (s *session) write(ctx context.Context, operations ...clientv3.Op) (respons
 	return response, nil
 }
 
-// stateIn is the state in the response to a write that was not done, or nil.
+// stateIn returns the state in the response to a write that was not done, or nil.
 func stateIn(response *clientv3.TxnResponse) *mvccpb.KeyValue {
 	if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
 		return kvs[0]

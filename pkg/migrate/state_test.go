@@ -73,8 +73,7 @@ const savedState = `{
 	"history": 77
 }`
 
-// A migration that another release has begun is continued: its state is read, and what is written
-// has the same names.
+// A migration that another release has begun can be continued: the state has the same names.
 func TestSavedState(t *testing.T) {
 	m := newMigration(t)
 	_, err := m.config.Etcd.Put(t.Context(), m.config.StateKey, savedState)
@@ -110,7 +109,7 @@ func TestSavedState(t *testing.T) {
 
 func anyState(State) error { return nil }
 
-// Who continues a migration keeps all others from writing.
+// A process that continues a migration keeps all others from writing.
 func TestClaim(t *testing.T) {
 	m := newMigration(t)
 	_, err := m.Status(t.Context())
@@ -141,7 +140,7 @@ func TestClaim(t *testing.T) {
 	assert.Equal(t, "still first", string(got.Kvs[0].Value), "the first process may no longer write")
 }
 
-// A process knows what it has written, though it was not told.
+// A process recognizes its own write if the answer was lost.
 func TestLostAnswers(t *testing.T) {
 	lost := 0
 	m := newMigration(t, grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
@@ -167,7 +166,8 @@ func TestLostAnswers(t *testing.T) {
 	require.Positive(t, lost)
 }
 
-// Other processes see how far the one is that moves the objects, until it goes on to something else.
+// Other processes see the progress of the process that moves the objects, until it begins another
+// step.
 func TestStatusOfAnother(t *testing.T) {
 	m := newMigration(t)
 	c, err := m.begin(t.Context())

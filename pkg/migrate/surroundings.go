@@ -35,8 +35,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 )
 
-// checkDependents counts what the objects own, by reading the metadata of all other objects of the
-// cluster. The garbage collector deletes it if it loses sight of its owners.
+// checkDependents counts the objects that the moving ones own. It reads the metadata of all objects
+// of the cluster. The garbage collector deletes owned objects if it loses sight of their owners.
 func (p *plan) checkDependents(ctx context.Context, found []definition) error {
 	kinds := sets.New[string]()
 	for _, d := range found {
@@ -118,7 +118,8 @@ func (p *plan) ownedBy(ctx context.Context, resource schema.GroupVersionResource
 	}
 }
 
-// checkAdmission names what kube-apiserver asks about writes now, and the server would.
+// checkAdmission names the webhooks, policies and quotas that apply to writes now, and at the
+// server.
 func (p *plan) checkAdmission(ctx context.Context, found []definition) error {
 	resources := sets.New[string]()
 	for _, d := range found {
@@ -187,7 +188,7 @@ func (p *plan) matches(rules []admissionregistrationv1.RuleWithOperations, resou
 	})
 }
 
-// checkWatches says how many clients watch, who have to list again when the objects have moved.
+// checkWatches reports how many clients watch. They have to list again when the objects have moved.
 func (p *plan) checkWatches(ctx context.Context, _ []definition) error {
 	data, err := p.metrics(ctx)
 	if err != nil {

@@ -40,18 +40,18 @@ import (
 )
 
 const (
-	// reachTimeout bounds the wait for kube-apiserver to reach the server for the first
-	// time: clients that want to write wait, too.
+	// reachTimeout bounds the wait for kube-apiserver to reach the server for the first time.
+	// Writes of clients wait, too.
 	reachTimeout = 10 * time.Second
 	// availableTimeout bounds the waits after that. A busy kube-apiserver takes more than half
 	// a minute to send requests elsewhere.
 	availableTimeout = 2 * time.Minute
 )
 
-// switchToServer makes kube-apiserver send requests to the server, and ends the watches that
-// it still has itself; those of definitions that types in Go replace end in the phase Releasing. If
-// the server can't be reached, or the definitions have changed, nothing changes for clients, and the
-// migration is back in the phase Copying.
+// switchToServer makes kube-apiserver send requests to the server, and ends its own watches.
+// Watches of definitions that types in Go replace end in the phase Releasing. If the server can't
+// be reached, or the definitions have changed, nothing changes for clients. The migration then is
+// back in the phase Copying.
 func (s *session) switchToServer(ctx context.Context) error {
 	if err := s.switchFirst(ctx); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *session) switchToServer(ctx context.Context) error {
 	if err := s.copyLate(ctx); err != nil {
 		return err
 	}
-	// What other clients have made kube-apiserver write since is not older than what it has answered.
+	// Other writes may have raised the revision of kube-apiserver's etcd since.
 	if _, err := s.beginHistory(ctx); err != nil {
 		return err
 	}
@@ -81,8 +81,8 @@ func (s *session) switchToServer(ctx context.Context) error {
 	return s.touch(ctx, true, keys.CopyKept)
 }
 
-// copyLate copies what kube-apiservers have accepted that learned late of the freeze. By now the one
-// that answers sends writes to the server, where they wait.
+// copyLate copies writes that kube-apiservers accepted because they learned late of the freeze. By
+// now the one that answers sends writes to the server, where they wait.
 func (s *session) copyLate(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -106,7 +106,7 @@ func (s *session) copyLate(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case expired(err), apierrors.IsNotFound(err):
-			// As when an earlier process has come further.
+			// An earlier process may have come further.
 			s.progress("it can't be known whether %s were written after the freeze: %v", move.GroupResource, err)
 		case err != nil:
 			return err
@@ -141,7 +141,7 @@ func (s *session) switchToKube(ctx context.Context) error {
 			return err
 		}
 	}
-	// The server's etcd may have gone on, with what others write.
+	// Other writes may have raised the revision of the server's etcd.
 	if s.config.KubeEtcd != nil {
 		if err := s.awaitHistory(ctx); err != nil {
 			return err
@@ -160,7 +160,7 @@ func (s *session) switchToKube(ctx context.Context) error {
 	return s.annotate(ctx, keys.CopyNone)
 }
 
-// givenBack are the APIServices that led to the server and are kube-apiserver's own again.
+// givenBack returns the APIServices that led to the server and are kube-apiserver's own again.
 func (s *session) givenBack(ctx context.Context) (names []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(s.state.Registered)) {
 		apiService, err := s.apiService(ctx, name)
@@ -174,8 +174,8 @@ func (s *session) givenBack(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// checkReturned returns an error unless kube-apiserver has what the server has. While BypassVersion was
-// served, a kube-apiserver that did not know yet who may use it could have let others write.
+// checkReturned returns an error unless kube-apiserver's objects equal the server's. Others could
+// have written in BypassVersion at a kube-apiserver that did not know its policy yet.
 func (s *session) checkReturned(ctx context.Context) error {
 	if err := s.unchanged(ctx); err != nil {
 		return err
@@ -199,8 +199,8 @@ func (s *session) checkReturned(ctx context.Context) error {
 	return nil
 }
 
-// beginKubeHistory makes kube-apiserver begin its history here, at a revision that no client has
-// seen from the server.
+// beginKubeHistory makes kube-apiserver restart its history at a revision that no client has seen
+// from the server.
 func (s *session) beginKubeHistory(ctx context.Context) error {
 	if err := s.removeBypass(ctx, keys.CopyKept); err != nil {
 		return err
@@ -214,8 +214,8 @@ func (s *session) beginKubeHistory(ctx context.Context) error {
 	return s.fillCaches(ctx)
 }
 
-// awaitHistory makes kube-apiserver begin its history at a revision that no client has seen from the
-// server, unless it has.
+// awaitHistory makes kube-apiserver restart its history at a revision that no client has seen from
+// the server, unless it has.
 func (s *session) awaitHistory(ctx context.Context) error {
 	now, err := s.serverRevision(ctx)
 	if err != nil || now < s.state.History {
@@ -224,8 +224,9 @@ func (s *session) awaitHistory(ctx context.Context) error {
 	return s.renewHistory(ctx, raiseMargin)
 }
 
-// renewHistory raises the revision of kube-apiserver's etcd above where the server's will be after so
-// many more writes, and makes kube-apiserver begin its history there.
+// renewHistory raises the revision of kube-apiserver's etcd above the server's, and makes
+// kube-apiserver restart its history there. ahead is the number of further writes that it leaves
+// room for.
 func (s *session) renewHistory(ctx context.Context, ahead int64) error {
 	if _, err := s.raiseKube(ctx, ahead); err != nil {
 		return err
@@ -249,7 +250,7 @@ func (s *session) renewHistory(ctx context.Context, ahead int64) error {
 	return s.save(ctx)
 }
 
-// giveBack makes an APIService kube-apiserver's own again, and returns when it is.
+// giveBack returns when an APIService is kube-apiserver's own again.
 func (s *session) giveBack(ctx context.Context, name string) error {
 	var refused error
 	err := eventually(ctx, availableTimeout, func(ctx context.Context) error {
@@ -271,7 +272,7 @@ func (s *session) giveBack(ctx context.Context, name string) error {
 		case err == nil:
 			return errors.New("it has just been deleted")
 		case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-			refused = err // It would be the next time, while writes wait.
+			refused = err // The next attempt would be refused, too, while writes wait.
 			return nil
 		}
 		return err
@@ -286,8 +287,8 @@ func (s *session) giveBack(ctx context.Context, name string) error {
 	return nil
 }
 
-// unregistered returns an error if kube-apiserver is going to create an APIService, since a definition has
-// the version.
+// unregistered returns an error if kube-apiserver is going to create an APIService for a
+// definition.
 func (s *session) unregistered(ctx context.Context, name string) error {
 	version, group, _ := strings.Cut(name, ".")
 	switch _, err := cluster.AnsweringServer(ctx, s.config.Cluster, group, version); {
@@ -365,8 +366,8 @@ func (m *Migration) waitAvailable(ctx context.Context, name string) error {
 	return nil
 }
 
-// switchVersion makes an APIService lead to the server. There is no moment at which it leads
-// nowhere, and none at which kube-apiserver would undo the change.
+// switchVersion makes an APIService lead to the server. At no moment does it lead nowhere, or would
+// kube-apiserver undo the change.
 func (m *Migration) switchVersion(ctx context.Context, name string) error {
 	apiService, err := m.apiService(ctx, name)
 	if err != nil || apiService == nil {
@@ -383,8 +384,8 @@ func (m *Migration) switchVersion(ctx context.Context, name string) error {
 	return nil
 }
 
-// answeredByServer returns an error unless requests for a version are answered by the server,
-// or, if that is wanted, by kube-apiserver itself. Only that says where a write ends up.
+// answeredByServer returns an error unless the server, or kube-apiserver itself, answers requests
+// for a version. wanted asks for the server. Only the answers tell where a write ends up.
 func (m *Migration) answeredByServer(ctx context.Context, name string, wanted bool) error {
 	version, group, _ := strings.Cut(name, ".")
 	server, err := cluster.AnsweringServer(ctx, m.config.Cluster, group, version)
@@ -404,8 +405,8 @@ func (m *Migration) answeredByServer(ctx context.Context, name string, wanted bo
 	return nil
 }
 
-// available returns an error unless kube-apiserver has found that the server answers for a
-// version. It may answer itself for a moment yet.
+// available returns an error unless kube-apiserver has found that the server answers for a version.
+// kube-apiserver may still answer itself for a moment.
 func (m *Migration) available(ctx context.Context, name string) error {
 	apiService, err := m.apiService(ctx, name)
 	if err != nil || apiService == nil {
@@ -414,7 +415,7 @@ func (m *Migration) available(ctx context.Context, name string) error {
 	if apiService.Spec.Service == nil {
 		return fmt.Errorf("the APIService %s does not lead to the server", name)
 	}
-	// Right after the switch it is still what it was of kube-apiserver's own versions.
+	// Right after the switch the condition is still that of kube-apiserver's own version.
 	condition := cluster.Availability(apiService)
 	if condition.Reason == "" || condition.Reason == cluster.LocalReason {
 		return fmt.Errorf("kube-apiserver has not asked the server of %s yet", name)
@@ -425,9 +426,8 @@ func (m *Migration) available(ctx context.Context, name string) error {
 	return nil
 }
 
-// checkHistory requires that the server ends watches that begin at the revisions of
-// kube-apiserver: clients then read everything again. Otherwise they would miss what has
-// happened since.
+// checkHistory requires that the server ends watches that begin at revisions of kube-apiserver.
+// Clients then list again. Otherwise they would miss changes.
 func (s *session) checkHistory(ctx context.Context) error {
 	moves, err := s.moves(ctx)
 	if err != nil {
@@ -464,8 +464,8 @@ func (s *session) checkWatch(ctx context.Context, move move) error {
 	return fmt.Errorf("the server continues a watch at kube-apiserver's revision %s", revision)
 }
 
-// stopServing ends the watches that clients still have of the definitions, without telling
-// them that the objects are deleted. They continue at the server.
+// stopServing ends kube-apiserver's watches without telling clients that the objects are deleted.
+// Clients continue at the server.
 func (s *session) stopServing(ctx context.Context) error {
 	found, err := s.definitions(ctx)
 	if err != nil {
@@ -479,7 +479,7 @@ func (s *session) stopServing(ctx context.Context) error {
 			s.state.Served[d.Name] = served
 		}
 	}
-	// What is changed has to be known before.
+	// The state has to have the served versions before the definitions change.
 	if err := s.save(ctx); err != nil {
 		return err
 	}
@@ -490,8 +490,8 @@ func (s *session) stopServing(ctx context.Context) error {
 	return nil
 }
 
-// endWatches does so where a definition can't be changed: kube-apiserver ends the watches when it has accepted
-// other names, too, and accepts those of the definition again at once.
+// endWatches ends kube-apiserver's watches if the definitions can't be changed. It changes the
+// accepted names in their status. kube-apiserver accepts the names of the definition again at once.
 func (s *session) endWatches(ctx context.Context) error {
 	return s.updateDefinitions(ctx, "ending the watches, by its status, of", func(d definition, object *unstructured.Unstructured) error {
 		if len(d.served()) == 0 {

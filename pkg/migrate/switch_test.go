@@ -74,7 +74,7 @@ func TestAnsweredByServer(t *testing.T) {
 	}
 }
 
-// What others have written at kube-apiserver on the way back is found before clients come.
+// Writes of others at kube-apiserver on the way back are found before clients come.
 func TestCheckReturned(t *testing.T) {
 	changed := strings.Replace(usualObject, `"uid": "1"`, `"uid": "1", "annotations": {"a": "b"}`, 1)
 	const differs = "the server's objects differ from kube-apiserver's: 1 of things.example.com, such as [default/one]; a webhook or a policy may change or refuse what is written"

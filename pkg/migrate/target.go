@@ -39,36 +39,37 @@ import (
 // fieldManager names this program in the managedFields of objects that it changes.
 const fieldManager = "migrate"
 
-// held is what a target has of an object.
+// held is the state of an object that a target has.
 type held struct {
 	content
 	uid types.UID
-	// The rest is what it takes to write it through kube-apiserver.
+	// The rest is for writing it through kube-apiserver.
 	resourceVersion    string
 	deleted, finalized bool
 }
 
-// wanted is an object as a target is to have it: as bytes, or as kube-apiserver gets it.
+// wanted is an object as a target is to have it: as bytes for etcd, or as an object for
+// kube-apiserver.
 type wanted struct {
 	content
 	data   []byte
 	object *unstructured.Unstructured
 }
 
-// target is where objects are copied to, while clients use those that are read. Clients do not see
-// what it has, and nobody watches it.
+// target receives copies of the objects while clients use the originals. No client sees or watches
+// the copies.
 type target interface {
 	// encode returns an object as the target is to have it.
 	encode(move, *unstructured.Unstructured) (wanted, error)
-	// notable tells whether the state is to name an object, given what the target has of it.
+	// notable tells whether the state is to name an object. before is what the target has.
 	notable(object *unstructured.Unstructured, before *held) bool
-	// all returns what the target has of a resource, by key, and a revision at which all of that was yet
-	// to be read. one returns one object, or nil.
+	// all returns the target's objects of a resource, by key, and a revision from before they were
+	// read. one returns one object, or nil.
 	all(context.Context, move) (map[string]held, int64, error)
 	one(ctx context.Context, move move, key string) (*held, error)
 	count(context.Context, move) (int, error)
-	// written returns the objects that anybody has written after a revision, and up to which revision
-	// that is.
+	// written returns the objects that were written after a revision, and the revision that it has
+	// read up to.
 	written(ctx context.Context, move move, since int64) (keys sets.Set[string], now int64, err error)
 	// write writes an object, or deletes it if none is wanted.
 	write(ctx context.Context, move move, key string, before *held, after *wanted) error
@@ -77,7 +78,7 @@ type target interface {
 // inEtcd are objects in an etcd.
 type inEtcd struct {
 	*clientv3.Client
-	// name is what errors call it.
+	// name is the name of the etcd in errors.
 	name   string
 	prefix func(move) string
 	decode func(ctx context.Context, move move, key string, value []byte) (held, error)
@@ -103,8 +104,8 @@ func (e inEtcd) written(ctx context.Context, move move, since int64) (sets.Set[s
 	return found, now, err
 }
 
-// each calls a function for all keys of a resource, and returns a revision at which all of them were
-// yet to be read.
+// each calls a function for all keys of a resource, and returns a revision from before they were
+// read.
 func (e inEtcd) each(ctx context.Context, move move, do func(key string, kv *mvccpb.KeyValue) error, options ...clientv3.OpOption) (revision int64, err error) {
 	prefix := e.prefix(move)
 	options = append(options, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(pageSize))
@@ -160,7 +161,8 @@ func (s *session) atServer() target {
 	return atServer{inEtcd{s.config.Etcd, "the server's etcd", func(move move) string { return move.Prefix }, decodeAtServer}, s}
 }
 
-// decodeAtServer encodes an object again, so that one of an older storage version can be compared.
+// decodeAtServer encodes an object again. An object of an older storage version can then be
+// compared.
 func decodeAtServer(ctx context.Context, move move, key string, encrypted []byte) (held, error) {
 	data, _, err := move.Transformer.TransformFromStorage(ctx, encrypted, value.DefaultContext(key))
 	if err == nil {
@@ -183,7 +185,8 @@ func (atServer) encode(move move, object *unstructured.Unstructured) (wanted, er
 	return wanted{content: contentOf(data), data: data}, nil
 }
 
-// notable are objects with finalizers: nobody removes those of the copies that stay behind.
+// notable returns true for objects with finalizers. No controller removes those of the copies that
+// stay behind.
 func (atServer) notable(object *unstructured.Unstructured, _ *held) bool {
 	return len(object.GetFinalizers()) > 0
 }
@@ -202,8 +205,8 @@ func (a atServer) write(ctx context.Context, move move, key string, _ *held, aft
 	return err
 }
 
-// atKube is where kube-apiserver has its own objects while clients use the server's: its etcd, or
-// else BypassVersion.
+// atKube returns kube-apiserver's own objects as a target: in its etcd, or else through
+// BypassVersion.
 func (m *Migration) atKube() target {
 	if m.config.KubeEtcd != nil {
 		return m.inKubeEtcd()
@@ -219,7 +222,8 @@ func (m *Migration) inKubeEtcd() inKubeEtcd {
 	return inKubeEtcd{inEtcd{m.config.KubeEtcd, "kube-apiserver's etcd", prefix, decodeAtKube}}
 }
 
-// decodeAtKube reads an object as it is stored. One that is stored in another version is another one.
+// decodeAtKube decodes an object as it is stored. An object in another storage version has another
+// content.
 func decodeAtKube(_ context.Context, move move, key string, value []byte) (held, error) {
 	if bytes.HasPrefix(value, []byte("k8s:enc:")) {
 		return held{}, fmt.Errorf("kube-apiserver encrypts the %s in its etcd: leave out --kube-etcd-servers, so that it writes them itself", move.GroupResource)
@@ -233,8 +237,8 @@ func decodeAtKube(_ context.Context, move move, key string, value []byte) (held,
 	return held{content: contentOf(data), uid: object.GetUID()}, err
 }
 
-// checkEncryption returns an error if kube-apiserver encrypts what this process would write as
-// it is.
+// checkEncryption returns an error if kube-apiserver encrypts objects that this process would write
+// unencrypted.
 func (m *Migration) checkEncryption(ctx context.Context) error {
 	if m.config.KubeEtcd == nil {
 		return nil
@@ -265,7 +269,7 @@ func (inKubeEtcd) encode(move move, object *unstructured.Unstructured) (wanted, 
 	return wanted{content: contentOf(data), data: data}, err
 }
 
-// notable are no objects: all keep their UIDs.
+// notable returns false: all objects keep their UIDs.
 func (inKubeEtcd) notable(*unstructured.Unstructured, *held) bool { return false }
 
 func (k inKubeEtcd) write(ctx context.Context, move move, key string, _ *held, after *wanted) (err error) {
@@ -284,8 +288,8 @@ type throughKube struct {
 	resource func(move) schema.GroupVersionResource
 }
 
-// encode leaves out of the comparison what two etcds can't have in common, and what kube-apiserver
-// sets itself. Managers that BypassVersion has left behind are no such thing.
+// encode leaves the resourceVersion and the fields that kube-apiserver sets itself out of the
+// comparison. Managers of fields in BypassVersion are compared, since they must not stay.
 func (throughKube) encode(move move, object *unstructured.Unstructured) (wanted, error) {
 	object.SetAPIVersion(move.from.GroupVersion().String())
 	object.SetResourceVersion("")
@@ -305,8 +309,8 @@ func (throughKube) encode(move move, object *unstructured.Unstructured) (wanted,
 	return wanted{content: contentOf(data), object: object}, err
 }
 
-// ofBypass tells whether a manager of fields has written them in BypassVersion. Nobody could apply the object any
-// more when that is gone.
+// ofBypass tells whether a manager of fields has written them in BypassVersion. If such a manager
+// stayed, no client could apply the object once that version is gone.
 func ofBypass(manager metav1.ManagedFieldsEntry) bool {
 	return path.Base(manager.APIVersion) == BypassVersion
 }
@@ -318,7 +322,7 @@ func withoutSetByKube(object *unstructured.Unstructured) {
 	}
 }
 
-// notable are objects that get another UID.
+// notable returns true for objects that get another UID.
 func (throughKube) notable(object *unstructured.Unstructured, before *held) bool {
 	return before == nil || before.uid != object.GetUID()
 }
@@ -356,7 +360,7 @@ func (m throughKube) count(ctx context.Context, move move) (int, error) {
 	return count, err
 }
 
-// written are no objects: all are compared at the end.
+// written returns no objects: all are compared at the end.
 func (throughKube) written(context.Context, move, int64) (sets.Set[string], int64, error) {
 	return nil, 0, nil
 }
@@ -369,7 +373,7 @@ func (m throughKube) write(ctx context.Context, move move, key string, before *h
 	object := after.object
 	deleted := object.GetDeletionTimestamp() != nil
 	if before != nil && before.deleted && !deleted {
-		// It was deleted since, and created again under the same name.
+		// The object was deleted since, and created again under the same name.
 		if err := deleteHeld(ctx, client, name, before); err != nil {
 			return err
 		}
@@ -392,11 +396,11 @@ func (m throughKube) write(ctx context.Context, move move, key string, before *h
 		update(before.uid, before.resourceVersion)
 	}
 	if err == nil && slices.ContainsFunc(written.GetManagedFields(), ofBypass) {
-		// An update of nothing else leaves the managers as they are to be.
+		// An update of nothing else sets the managers as wanted.
 		update(written.GetUID(), written.GetResourceVersion())
 	}
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
-		err = nil // It was sent twice. What is written is compared afterwards.
+		err = nil // The request was sent twice. All writes are compared afterwards.
 	}
 	if err != nil || !deleted || before != nil && before.deleted {
 		return err
@@ -412,8 +416,8 @@ func (m throughKube) write(ctx context.Context, move move, key string, before *h
 	return client.Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &policy})
 }
 
-// deleteHeld deletes an object from kube-apiserver's own etcd, whatever its finalizers: they
-// have been worked off, for the server's object.
+// deleteHeld deletes an object from kube-apiserver's own etcd despite its finalizers. Controllers
+// have handled them for the server's object.
 func deleteHeld(ctx context.Context, client dynamic.ResourceInterface, name string, before *held) error {
 	if before.finalized {
 		_, err := client.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{FieldManager: fieldManager})
