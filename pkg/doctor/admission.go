@@ -37,7 +37,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
-// checkAdmission says what a server with these flags does not enforce.
+// checkAdmission warns of admission plugins that a server with these flags does not run.
 func (e *examination) checkAdmission(context.Context) ([]Finding, error) {
 	if len(e.AdmissionOff) > 0 {
 		return []Finding{warning(fmt.Sprintf("the admission plugins %s are off, so that this server admits what they would refuse or change", strings.Join(e.AdmissionOff, ", ")),
@@ -46,9 +46,9 @@ func (e *examination) checkAdmission(context.Context) ([]Finding, error) {
 	return []Finding{ok("all admission plugins of this server are on; those of kube-apiserver, such as OwnerReferencesPermissionEnforcement, do not apply to its groups")}, nil
 }
 
-// checkWebhooks connects to the webhooks that are asked about the groups' objects, or where that is for
-// the server alone to do looks whether it could. It also looks for webhooks without
-// which the server itself can't work.
+// checkWebhooks connects to the webhooks for the groups' objects. If only the server itself may do
+// that, it looks for pods behind their Services. It also looks for webhooks that the server itself
+// depends on.
 func (e *examination) checkWebhooks(ctx context.Context) ([]Finding, error) {
 	webhooks, err := admission.ListWebhooks(ctx, e.kube)
 	if err != nil {
@@ -90,7 +90,7 @@ func (e *examination) checkWebhooks(ctx context.Context) ([]Finding, error) {
 	return orOK(results, "all webhooks that are asked about the groups answer (%d)", count), err
 }
 
-// checkAsks looks for webhooks about the groups that the server is not allowed to find.
+// checkAsks looks for webhooks for the groups that the server may not list.
 func (e *examination) checkAsks(ctx context.Context, webhooks []admission.Webhook) ([]Finding, error) {
 	if !e.foreign || e.ServiceAccount == "" {
 		return nil, nil
@@ -116,15 +116,16 @@ func (e *examination) checkAsks(ctx context.Context, webhooks []admission.Webhoo
 	return results, nil
 }
 
-// allow is a command that lets the server read a resource.
+// allow returns a command that lets the server read a resource.
 func (e *examination) allow(resource string) string {
-	resource = strings.TrimSuffix(resource, ".") // Of the core group.
+	resource = strings.TrimSuffix(resource, ".") // The core group has no name.
 	role := fmt.Sprintf("%s:%s:%s", e.namespace(), e.ServiceAccount, resource)
 	return fmt.Sprintf("kubectl create clusterrole %[1]s --verb=get,list,watch --resource=%[2]s && kubectl create clusterrolebinding %[1]s --clusterrole=%[1]s --serviceaccount=%[3]s:%[4]s",
 		role, resource, e.namespace(), e.ServiceAccount)
 }
 
-// needs tells whether a webhook is asked about what the server needs from kube-apiserver: its pods, and reviews.
+// needs tells whether a webhook is asked about objects that the server needs: its pods, and
+// reviews.
 func (e *examination) needs(ctx context.Context, webhook admission.Webhook) bool {
 	if len(e.apiServices) == 0 || !slices.ContainsFunc(webhook.Rules, isNeeded) {
 		return false
@@ -154,7 +155,8 @@ func isNeeded(rule admissionregistrationv1.RuleWithOperations) bool {
 	})
 }
 
-// explained puts a result into context. What is not known has no consequence.
+// explained adds to a result the name of its subject, and the consequence unless the result is
+// skipped.
 func explained(result Finding, name, consequence string) Finding {
 	if result.Status == Skipped {
 		consequence = "is not looked at"
@@ -167,8 +169,8 @@ func ignored(policy *admissionregistrationv1.FailurePolicyType) bool {
 	return policy != nil && *policy == admissionregistrationv1.Ignore
 }
 
-// call connects to a webhook and says nothing to it. Where that is for others to do, it looks for
-// somebody behind its Service.
+// call connects to a webhook without sending a request. Without connects, it only looks for
+// addresses behind its Service.
 func (e *examination) call(ctx context.Context, client admissionregistrationv1.WebhookClientConfig, connects bool) error {
 	if client.Service == nil && !connects {
 		return nil
@@ -195,11 +197,11 @@ func (e *examination) call(ctx context.Context, client admissionregistrationv1.W
 	if err != nil || !connects {
 		return err
 	}
-	// The others are behind the same Service: one is enough.
+	// One of the addresses is enough, since all are behind the same Service.
 	return e.connect(ctx, egressselector.Cluster, nil, addresses[0], backend.host(), client.CABundle)
 }
 
-// connect opens a connection as the server does, by a proxy if there is one, and closes it.
+// connect opens a connection as the server does, through a proxy if there is one, and closes it.
 func (e *examination) connect(ctx context.Context, network egressselector.EgressType, proxy *url.URL, address, host string, bundle []byte) error {
 	dial, err := e.Egress(network.AsNetworkContext())
 	if err != nil {
@@ -217,7 +219,7 @@ func (e *examination) concerns(rules []admissionregistrationv1.RuleWithOperation
 	return slices.ContainsFunc(rules, func(rule admissionregistrationv1.RuleWithOperations) bool { return e.matches(rule.Rule) })
 }
 
-// isAbout tells whether a rule names one of the groups, and not just all.
+// isAbout tells whether a rule names one of the groups, rather than all groups.
 func (e *examination) isAbout(rule admissionregistrationv1.RuleWithOperations) bool {
 	return !slices.Contains(rule.APIGroups, "*") && e.matches(rule.Rule)
 }
@@ -237,8 +239,8 @@ func (e *examination) matches(rule admissionregistrationv1.Rule) bool {
 	return false
 }
 
-// checkPolicies looks whether the server can read the parameters of the policies for
-// the groups' objects.
+// checkPolicies checks that the server can read the parameters of the policies for the groups'
+// objects.
 func (e *examination) checkPolicies(ctx context.Context) ([]Finding, error) {
 	policies, err := admission.ListPolicies(ctx, e.kube)
 	if err != nil {
@@ -282,8 +284,8 @@ func (e *examination) checkPolicies(ctx context.Context) ([]Finding, error) {
 	return orOK(results, "the parameters of all admission policies for the groups can be read (%d)", count), nil
 }
 
-// aggregatedGroups are those that lead to servers. Without permission to list APIServices,
-// the server's own are known.
+// aggregatedGroups returns the groups whose APIServices lead to servers. Without permission to list
+// APIServices, it returns the server's own groups.
 func (e *examination) aggregatedGroups(ctx context.Context) (sets.Set[string], error) {
 	groups := sets.New[string]()
 	for _, group := range e.Groups {
@@ -292,7 +294,7 @@ func (e *examination) aggregatedGroups(ctx context.Context) (sets.Set[string], e
 	for _, apiService := range e.apiServices {
 		groups.Insert(apiService.Spec.Group)
 	}
-	if e.foreign { // Those of other servers are found with these.
+	if e.foreign { // The check of the other servers finds their groups.
 		return groups, nil
 	}
 	list, err := e.aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
@@ -310,8 +312,8 @@ func (e *examination) aggregatedGroups(ctx context.Context) (sets.Set[string], e
 	return groups, nil
 }
 
-// dependsOn tells whether a policy refuses what is in other groups while it can't read its parameters,
-// which are in one of these.
+// dependsOn tells whether a policy refuses objects of other groups while its parameters can't be
+// read. The parameters have to be in one of the groups.
 func dependsOn(policy admission.Policy, groups sets.Set[string]) bool {
 	if policy.Parameters == nil || ignored(policy.FailurePolicy) {
 		return false

@@ -33,21 +33,21 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
-// registration is how the versions of the groups are registered.
+// registration says how the versions of the groups are registered.
 type registration struct {
-	// apiServices are those that lead to a server. Kube-apiserver serves the versions in local itself,
-	// and is about to reset those in managed.
+	// apiServices are the APIServices that lead to a server. kube-apiserver serves the versions in
+	// local itself, and is about to reset those in managed.
 	apiServices             []*apiregistrationv1.APIService
 	missing, local, managed []string
 	// undefined are the groups of Defined that have no version.
 	undefined []string
-	// resources are those of the groups, by group.
+	// resources are the resources of the groups, by group.
 	resources map[string][]string
-	// unread is why they are not all of them.
+	// unread is the error that kept the rest from being read.
 	unread error
 }
 
-// findRegistration is what many checks begin with.
+// findRegistration returns the registration, which many checks begin with.
 func (e *examination) findRegistration(ctx context.Context) (found registration) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -102,7 +102,7 @@ func (e *examination) findDefined(ctx context.Context, found *registration) erro
 		version := schema.GroupVersion{Group: apiService.Spec.Group, Version: apiService.Spec.Version}
 		served, err := e.kube.Discovery().ServerResourcesForGroupVersion(version.String())
 		if err != nil {
-			continue // That the server does not answer is found by another check.
+			continue // Another check finds that the server does not answer.
 		}
 		for _, resource := range served.APIResources {
 			if !slices.Contains(found.resources[version.Group], resource.Name) {
@@ -113,7 +113,7 @@ func (e *examination) findDefined(ctx context.Context, found *registration) erro
 	return nil
 }
 
-// add adds an APIService that there is.
+// add adds an existing APIService.
 func (r *registration) add(apiService *apiregistrationv1.APIService) {
 	if apiService.Spec.Service == nil {
 		r.local = append(r.local, apiService.Name)
@@ -125,7 +125,7 @@ func (r *registration) add(apiService *apiregistrationv1.APIService) {
 	}
 }
 
-// checkRegistered says whether all versions are registered, lead to a server, and will keep doing
+// checkRegistered checks that all versions are registered, lead to a server, and will keep doing
 // so.
 func (e *examination) checkRegistered(context.Context) ([]Finding, error) {
 	if e.unread != nil {
@@ -154,8 +154,8 @@ func (e *examination) checkRegistered(context.Context) ([]Finding, error) {
 	return orOK(found, "%s are registered", plural(len(e.apiServices), "version")), nil
 }
 
-// checkAvailability looks at what kube-apiserver itself says of the server. What has
-// a cause that another check finds is not repeated here.
+// checkAvailability explains why kube-apiserver gets no answer from the server. It does not repeat
+// causes that other checks find.
 func (e *examination) checkAvailability(ctx context.Context) ([]Finding, error) {
 	var conditions []apiregistrationv1.APIServiceCondition
 	names := map[string][]string{}
@@ -186,7 +186,7 @@ func (e *examination) checkAvailability(ctx context.Context) ([]Finding, error) 
 	return orOK(results, "kube-apiserver gets answers from the server"), nil
 }
 
-// answer is what kube-apiserver says of a server that it gets no good answer from, and what to do then.
+// answer is a message of kube-apiserver about a server without a good answer, with its fix.
 type answer struct {
 	message *regexp.Regexp
 	fix     string
@@ -221,13 +221,13 @@ func answers() []answer {
 	}
 }
 
-// availability is the condition Available of an APIService, which may not have one yet.
+// availability returns the condition Available of an APIService, or Unknown if it has none yet.
 func availability(apiService *apiregistrationv1.APIService) apiregistrationv1.APIServiceCondition {
 	return cmp.Or(cluster.Availability(apiService), apiregistrationv1.APIServiceCondition{Reason: "Unknown", Message: "kube-apiserver has not looked at it yet"})
 }
 
-// checkLeftovers looks for APIServices that no server answers, of any group. While
-// there is one, no namespace can be deleted, since nobody knows what is in it.
+// checkLeftovers looks for APIServices of any group that no server answers for. Such an APIService
+// keeps all namespaces from being deleted, since their content is not known.
 func (e *examination) checkLeftovers(ctx context.Context) ([]Finding, error) {
 	list, err := e.aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -253,7 +253,9 @@ func (e *examination) checkLeftovers(ctx context.Context) ([]Finding, error) {
 	return orOK(results, "all APIServices of others have a server"), nil
 }
 
-// staleThoughLocal is true for versions of other groups. What kube-apiserver serves of the own ones is a finding already.
+// staleThoughLocal tells whether kube-apiserver still asks a server about a version that it serves
+// itself. It leaves out the server's own groups: that kube-apiserver serves them is a finding
+// already.
 //
 // Upstream fault 88.
 func (e *examination) staleThoughLocal(apiService *apiregistrationv1.APIService) bool {

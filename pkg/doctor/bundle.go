@@ -49,7 +49,7 @@ const (
 	metricsBytes = 8 << 20
 )
 
-// bundleResources are those of the instance's namespace.
+// bundleResources returns the resources to read in the instance's namespace.
 func bundleResources() []schema.GroupVersionResource {
 	var resources []schema.GroupVersionResource
 	for _, group := range []struct {
@@ -72,7 +72,7 @@ func bundleResources() []schema.GroupVersionResource {
 	return resources
 }
 
-// clusterResources decide about requests for the group from outside of the namespace.
+// clusterResources returns the cluster-scoped resources that affect requests for the group.
 func clusterResources() []schema.GroupVersionResource {
 	admission := schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
 	return []schema.GroupVersionResource{
@@ -92,9 +92,9 @@ type bundle struct {
 	missing []string
 }
 
-// WriteBundle writes an archive, tar with gzip, of what others need to find a fault: results,
-// versions, and the objects, logs and metrics of the instance as far as they can be read. What
-// is confidential is removed.
+// WriteBundle writes a compressed tar archive that helps others to find a fault. It has results,
+// versions, and the readable objects, logs and metrics of the instance. It has no confidential
+// values.
 func WriteBundle(ctx context.Context, config Config, results []Result, out io.Writer) error {
 	e, err := newExamination(ctx, config)
 	if err != nil {
@@ -136,7 +136,7 @@ func (b *bundle) add(name string, content []byte) error {
 	return err
 }
 
-// addOr adds a file unless its content could not be read.
+// addOr adds a file, or notes the error if its content could not be read.
 func (b *bundle) addOr(name string, content []byte, err error) error {
 	if err != nil {
 		b.missing = append(b.missing, fmt.Sprintf("%s: %v", name, err))
@@ -145,7 +145,7 @@ func (b *bundle) addOr(name string, content []byte, err error) error {
 	return b.add(name, content)
 }
 
-// learnSecrets reads what must not be in the bundle, if this user may.
+// learnSecrets reads the values that must not be in the bundle, if this user may.
 func (b *bundle) learnSecrets(ctx context.Context) error {
 	list, err := b.kube.CoreV1().Secrets(b.namespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -199,7 +199,7 @@ func (b *bundle) addObjects(ctx context.Context) error {
 	return nil
 }
 
-// addLogs adds those of all containers of the namespace, and of their previous processes.
+// addLogs adds the logs of all containers of the namespace, and of their previous processes.
 func (b *bundle) addLogs(ctx context.Context) error {
 	pods, err := b.kube.CoreV1().Pods(b.namespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -227,9 +227,10 @@ func (b *bundle) addLogs(ctx context.Context) error {
 // metricsAccount is the service account of the component doctor, which may read metrics.
 const metricsAccount = "doctor"
 
-// addMetrics asks the servers with a token of the doctor's service account, and others by
-// kube-apiserver, which passes no credentials on. This user's own are for kube-apiserver only: a
-// server that somebody else has got into would be this user with them.
+// addMetrics adds the metrics of all servers and other pods. It asks servers with a token of the
+// doctor's service account. It asks others through kube-apiserver, which passes no credentials on.
+// This user's own credentials are for kube-apiserver only: a compromised server could use them to
+// act as this user.
 func (b *bundle) addMetrics(ctx context.Context) error {
 	for _, backend := range b.backends() {
 		token, err := b.metricsToken(ctx)
@@ -268,7 +269,7 @@ func (b *bundle) addMetrics(ctx context.Context) error {
 
 func (b *bundle) metricsToken(ctx context.Context) (string, error) {
 	request, err := b.kube.CoreV1().ServiceAccounts(b.namespace()).CreateToken(ctx, metricsAccount, &authenticationv1.TokenRequest{
-		// The shortest time that there is.
+		// Kubernetes allows no shorter time.
 		Spec: authenticationv1.TokenRequestSpec{Audiences: b.Audiences, ExpirationSeconds: new(int64(600))},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -277,7 +278,7 @@ func (b *bundle) metricsToken(ctx context.Context) (string, error) {
 	return request.Status.Token, nil
 }
 
-// metrics are those of a server. Nobody but a server that the APIServices trust gets the token.
+// metrics returns the metrics of a server. Only a server that the APIServices trust gets the token.
 func (b *bundle) metrics(ctx context.Context, address string, backend backend, token string) ([]byte, error) {
 	trusts := b.trusts(backend)
 	i := slices.IndexFunc(trusts, func(t *trust) bool { return !t.anybody })

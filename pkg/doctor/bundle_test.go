@@ -44,7 +44,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// TestRedactText removes what is confidential from logs and metrics, and nothing else.
+// TestRedactText removes only confidential values from logs and metrics.
 func TestRedactText(t *testing.T) {
 	r := &redactor{}
 	r.learn(corev1.Secret{Data: map[string][]byte{
@@ -218,7 +218,7 @@ func untar(t *testing.T, archive io.Reader) map[string]string {
 	}
 }
 
-// TestMetricsOfAServer gives a server a token that is good for its metrics, and nobody the
+// TestMetricsOfAServer gives a server a token that is valid for its metrics, but never the
 // credentials of this user.
 func TestMetricsOfAServer(t *testing.T) {
 	for name, test := range map[string]struct {

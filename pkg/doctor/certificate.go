@@ -34,21 +34,19 @@ import (
 )
 
 const (
-	// connectTimeout bounds every connection: from where this runs, the addresses
-	// of pods may lead nowhere.
+	// connectTimeout bounds every connection: this machine may not reach the addresses of pods.
 	connectTimeout = 3 * time.Second
-	// renewalFraction is the part of a certificate's life in which it should have
-	// been renewed: servers do so after two thirds.
+	// renewalFraction divides a certificate's life: by its last fifth, it should have been renewed.
+	// Servers renew after two thirds.
 	renewalFraction = 5
-	// renewalTime is as much as is needed to renew one by hand.
+	// renewalTime is enough to renew a certificate by hand.
 	renewalTime = 30 * 24 * time.Hour
 )
 
-// unreachable is an address that can't be reached from here, whether or not it can
-// from where it has to.
+// unreachable is the error of an address that can't be reached from here. Others may reach it.
 type unreachable struct{ error }
 
-// checkCertificate compares what the server serves with what the APIServices trust.
+// checkCertificate checks that the APIServices trust the certificates that the server serves.
 func (e *examination) checkCertificate(ctx context.Context) ([]Finding, error) {
 	var results []Finding
 	for _, backend := range e.backends() {
@@ -99,7 +97,7 @@ func (e *examination) checkBackend(ctx context.Context, b backend) []Finding {
 	return orOK(results, "%s has certificates that kube-apiserver trusts until %s", b, date(expires))
 }
 
-// trust is what APIServices have in common.
+// trust is the trust in certificates that some APIServices have in common.
 type trust struct {
 	bundle      string
 	anybody     bool
@@ -108,7 +106,7 @@ type trust struct {
 
 func (t *trust) names(separator string) string { return namesOf(t.apiServices, separator) }
 
-// trusts are those of the APIServices that lead to a Service.
+// trusts returns the trust of the APIServices that lead to a Service.
 func (e *examination) trusts(b backend) []*trust {
 	var trusts []*trust
 	for _, apiService := range e.apiServices {
@@ -127,9 +125,9 @@ func (e *examination) trusts(b backend) []*trust {
 	return trusts
 }
 
-// connect opens a connection, directly if there is no dialer, and closes it. The
-// certificate must be for the host and of a certificate authority in the bundle, or of one that
-// this machine trusts if that is empty. The error is a problem, or unreachable.
+// connect opens a connection, directly if there is no dialer, and closes it. The certificate must
+// be for the host, and of a certificate authority in the bundle. If the bundle is empty, this
+// machine's certificate authorities count. The error is a problem, or unreachable.
 func connect(ctx context.Context, dial utilnet.DialFunc, address, host string, bundle []byte, bundleName string) (tls.ConnectionState, error) {
 	config, err := trusting(bundle, bundleName)
 	if err != nil {
@@ -161,19 +159,19 @@ func connect(ctx context.Context, dial utilnet.DialFunc, address, host string, b
 	return connection.ConnectionState(), nil
 }
 
-// connectBy is connect by a proxy, in the way that the server goes by one.
+// connectBy connects through a proxy as the server does.
 func connectBy(ctx context.Context, proxy *url.URL, dial utilnet.DialFunc, address, host string, bundle []byte, bundleName string) error {
 	config, err := trusting(bundle, bundleName)
 	if err != nil {
 		return err
 	}
-	// It ends here, before anything is asked.
+	// The connection ends here, before any request.
 	connected := errors.New("connected")
 	config.VerifyConnection = func(state tls.ConnectionState) error {
 		if state.PeerCertificates[0].VerifyHostname(host) == nil {
 			return connected
 		}
-		return nil // It is the proxy's.
+		return nil // The certificate is the proxy's.
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -194,8 +192,8 @@ func connectBy(ctx context.Context, proxy *url.URL, dial utilnet.DialFunc, addre
 	return nil
 }
 
-// trusting is a configuration that trusts the certificate authorities of the bundle, or those that
-// this machine trusts if that is empty.
+// trusting returns a configuration that trusts the certificate authorities of the bundle, or this
+// machine's if it is empty.
 func trusting(bundle []byte, bundleName string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if len(bundle) > 0 {
@@ -221,7 +219,7 @@ func trustFix(err error, host, bundleName string) string {
 	return "put the certificate authority that issued it into " + bundleName
 }
 
-// expiry is the certificate that expires first, of the chain that lasts longest.
+// expiry returns the certificate that expires first in the chain that lasts longest.
 func expiry(chains [][]*x509.Certificate) *x509.Certificate {
 	var longest *x509.Certificate
 	for _, chain := range chains {

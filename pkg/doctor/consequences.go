@@ -31,10 +31,10 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// patience is how long kube-controller-manager may take for what it does at once.
+// patience is how long kube-controller-manager may take for work that it does at once.
 const patience = 5 * time.Second
 
-// checkConsequences looks for what suffers from the server.
+// checkConsequences looks for objects in the cluster that suffer from the server's faults.
 func (e *examination) checkConsequences(ctx context.Context) ([]Finding, error) {
 	parts := []func(context.Context) ([]Finding, error){e.stuckNamespaces, e.blindAutoscalers}
 	if e.unavailable().Type != "" {
@@ -51,7 +51,7 @@ func (e *examination) checkConsequences(ctx context.Context) ([]Finding, error) 
 	return orOK(results, "nothing suffers from the server"), nil
 }
 
-// stuckNamespaces are those whose deletion waits for the server.
+// stuckNamespaces finds namespaces whose deletion waits for the server.
 func (e *examination) stuckNamespaces(ctx context.Context) (results []Finding, err error) {
 	list, err := e.kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -81,7 +81,7 @@ func (e *examination) mentioned(message string) bool {
 	return false
 }
 
-// blindAutoscalers are HorizontalPodAutoscalers that get no metrics from the server.
+// blindAutoscalers finds HorizontalPodAutoscalers that get no metrics from the server.
 func (e *examination) blindAutoscalers(ctx context.Context) ([]Finding, error) {
 	reasons := map[string][]string{
 		"metrics.k8s.io":          {"FailedGetResourceMetric", "FailedGetContainerResourceMetric"},
@@ -107,7 +107,7 @@ func (e *examination) blindAutoscalers(ctx context.Context) ([]Finding, error) {
 	return summarize(found, "HorizontalPodAutoscaler"), nil
 }
 
-// summarize makes one finding of many that say the same: that of the oldest.
+// summarize returns the oldest of many findings that say the same.
 func summarize(found []Finding, noun string) []Finding {
 	if len(found) < 2 {
 		return found
@@ -117,7 +117,7 @@ func summarize(found []Finding, noun string) []Finding {
 	return []Finding{oldest}
 }
 
-// staleQuotas are ResourceQuotas that nobody counts.
+// staleQuotas finds ResourceQuotas that kube-controller-manager does not count.
 func (e *examination) staleQuotas(ctx context.Context) ([]Finding, error) {
 	list, err := e.kube.CoreV1().ResourceQuotas(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -137,7 +137,7 @@ func (e *examination) staleQuotas(ctx context.Context) ([]Finding, error) {
 	return summarize(found, "ResourceQuota"), nil
 }
 
-// uncollected are objects that the garbage collector has not dealt with.
+// uncollected finds objects that the garbage collector has not dealt with.
 func (e *examination) uncollected(ctx context.Context) ([]Finding, error) {
 	client, err := metadata.NewForConfig(e.Cluster)
 	if err != nil {

@@ -37,11 +37,11 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
-// slowDiscovery is a time in which a server that is well answers many times. kube-apiserver gives
-// up after five seconds.
+// slowDiscovery is much longer than a healthy server takes to answer. kube-apiserver gives up after
+// five seconds.
 const slowDiscovery = 2 * time.Second
 
-// discoverAll returns a function that asks kube-apiserver once for what it tells clients of all groups.
+// discoverAll returns a function that reads kube-apiserver's discovery of all groups once.
 func discoverAll(ctx context.Context, kube kubernetes.Interface) func() (*apidiscoveryv2.APIGroupDiscoveryList, error) {
 	return sync.OnceValues(func() (*apidiscoveryv2.APIGroupDiscoveryList, error) {
 		content, err := kube.Discovery().RESTClient().Get().AbsPath("/apis").
@@ -54,7 +54,7 @@ func discoverAll(ctx context.Context, kube kubernetes.Interface) func() (*apidis
 	})
 }
 
-// told returns what kube-apiserver tells clients of a version, or nil if it does not.
+// told returns kube-apiserver's discovery of a version, or nil if it has none.
 func (e *examination) told(apiService *apiregistrationv1.APIService) (*apidiscoveryv2.APIVersionDiscovery, error) {
 	list, err := e.allGroups()
 	if err != nil {
@@ -85,7 +85,7 @@ func pathOf(apiService *apiregistrationv1.APIService) string {
 	return "/apis/" + apiService.Spec.Group + "/" + apiService.Spec.Version
 }
 
-// learnResources notes the resources of a version, as far as kube-apiserver knows them.
+// learnResources records the resources of a version that kube-apiserver knows.
 func (e *examination) learnResources(apiService *apiregistrationv1.APIService) {
 	names := sets.New(e.resources[apiService.Spec.Group]...)
 	if known, err := e.told(apiService); err == nil && known != nil {
@@ -94,7 +94,7 @@ func (e *examination) learnResources(apiService *apiregistrationv1.APIService) {
 	e.resources[apiService.Spec.Group] = sets.List(names)
 }
 
-// namesIn are the resources of a version and their subresources.
+// namesIn returns the resources of a version and their subresources.
 func namesIn(version *apidiscoveryv2.APIVersionDiscovery) sets.Set[string] {
 	names := sets.New[string]()
 	for _, resource := range version.Resources {
@@ -106,7 +106,7 @@ func namesIn(version *apidiscoveryv2.APIVersionDiscovery) sets.Set[string] {
 	return names
 }
 
-// checkDiscovery compares what the server says of its resources with what kube-apiserver tells clients.
+// checkDiscovery compares the server's discovery with kube-apiserver's.
 func (e *examination) checkDiscovery(ctx context.Context) ([]Finding, error) {
 	var results []Finding
 	for _, apiService := range e.apiServices {
@@ -192,7 +192,7 @@ func (e *examination) checkOpenAPI(apiService *apiregistrationv1.APIService, res
 	return nil, nil
 }
 
-// checkPrecedence looks at the priorities that decide between groups and between versions.
+// checkPrecedence checks the priorities that decide between groups and between versions.
 func (e *examination) checkPrecedence(ctx context.Context) ([]Finding, error) {
 	list, err := e.aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -238,7 +238,7 @@ func (e *examination) checkPrecedence(ctx context.Context) ([]Finding, error) {
 
 var stable = regexp.MustCompile(`^v\d+$`)
 
-// callable are the names of resources that clients may use.
+// callable returns the names that clients may use for resources.
 func callable(versions ...apidiscoveryv2.APIVersionDiscovery) sets.Set[string] {
 	names := sets.New[string]()
 	for _, version := range versions {
@@ -250,7 +250,7 @@ func callable(versions ...apidiscoveryv2.APIVersionDiscovery) sets.Set[string] {
 	return names.Delete("")
 }
 
-// checkLists asks for one object of each resource, as controllers do that look after all of them.
+// checkLists lists one object of each resource. Some controllers list all resources.
 func (e *examination) checkLists(ctx context.Context) ([]Finding, error) {
 	var results []Finding
 	count := 0
@@ -285,8 +285,8 @@ func (e *examination) checkLists(ctx context.Context) ([]Finding, error) {
 	return orOK(results, "%s can be listed", plural(count, "resource")), nil
 }
 
-// checkDefinitions looks for CustomResourceDefinitions whose objects nobody reaches, since the server has
-// their version, and not their resource.
+// checkDefinitions looks for CustomResourceDefinitions whose objects clients can't reach. The
+// server has their version, but not their resource.
 func (e *examination) checkDefinitions(ctx context.Context) ([]Finding, error) {
 	var results []Finding
 	if e.foreign && len(e.managed) > 0 {

@@ -14,12 +14,11 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package doctor finds out what keeps API groups from being served in a cluster, or
-// is going to. It reads only, and needs no more permissions than it has: what its user may
-// not read is skipped, with a line that says so. It can be used before anything is
-// installed.
+// Package doctor finds faults that keep API groups from being served in a cluster, or are going to.
+// It only reads. It skips objects that its user may not read, with a line that says so. It can be
+// used before anything is installed.
 //
-// What is looked at is a table, see checks. A new check is a new entry in it.
+// The function checks returns the table of checks. A new check is a new entry in it.
 package doctor
 
 import (
@@ -53,21 +52,21 @@ const checkTimeout = 20 * time.Second
 type Status string
 
 const (
-	// OK is how it should be.
+	// OK means that all is as it should be.
 	OK Status = "ok"
 	// Skipped means that nothing could be found out from here, or that there is
 	// nothing to find out.
 	Skipped Status = "skipped"
-	// Warning is what works, and will not for ever or for everybody.
+	// Warning means that something works, but not forever or not for everybody.
 	Warning Status = "warning"
-	// Failure is what does not work.
+	// Failure means that something does not work.
 	Failure Status = "failure"
 )
 
-// Result is what a check has found, or why it could not be made.
+// Result is a finding of a check.
 type Result struct {
-	// Server is the Service of the server that was examined, if ExamineAPIServices has found that, with
-	// the APIServices that lead to it.
+	// Server is the Service of the examined server, with the APIServices that lead to it. Only
+	// ExamineAPIServices sets it.
 	Server string `json:"server,omitempty"`
 	Check  string `json:"check"`
 	Finding
@@ -78,34 +77,34 @@ type Finding struct {
 	Status Status `json:"status"`
 	// Cause says what was found.
 	Cause string `json:"cause"`
-	// Since is when it began, if that is known, as RFC 3339 has it.
+	// Since is when it began, if that is known, in the format of RFC 3339.
 	Since string `json:"since,omitempty"`
 	// Fix says what to do about it, unless the cause says so itself.
 	Fix string `json:"fix,omitempty"`
-	// Command does that, or shows what to decide by, as a line for a shell.
+	// Command is a shell command that does that, or shows what helps to decide.
 	Command string `json:"command,omitempty"`
 }
 
-// Config says what to examine.
+// Config says which groups and which server to examine.
 type Config struct {
-	// Groups are those that are served, or are to be.
+	// Groups are the groups that are served, or are to be.
 	Groups []registry.Group
-	// Defined are the names of further ones, which CustomResourceDefinitions of the cluster define.
+	// Defined are the names of further groups, which CustomResourceDefinitions of the cluster
+	// define.
 	Defined []string
-	// Cluster reaches kube-apiserver as the user who wants to know.
+	// Cluster reaches kube-apiserver as the user who runs the checks.
 	Cluster *rest.Config
-	// Namespace and ServiceAccount are the server's own. An empty namespace stands
-	// for the one to which the groups' APIServices lead.
+	// Namespace and ServiceAccount are the server's own. An empty namespace stands for the one that
+	// the groups' APIServices lead to.
 	Namespace, ServiceAccount string
 	// Address is where the server can be reached from here. If it is empty, the
 	// endpoints of its Service are tried.
 	Address string
-	// Audiences are the server's: a token has to be for one of them.
+	// Audiences are the audiences that the server accepts tokens for.
 	Audiences []string
-	// Authentication returns what is wrong with the way in which kube-apiserver
-	// says for whom it makes a request.
+	// Authentication returns an error if kube-apiserver can't forward the identity of users.
 	Authentication func(context.Context) error
-	// Permissions are those of a server in a namespace.
+	// Permissions returns the permissions that a server in a namespace needs.
 	Permissions func(namespace string) []cluster.Permission
 	// AdmissionOff are the admission plugins that a server with these flags does not run.
 	AdmissionOff []string
@@ -114,9 +113,9 @@ type Config struct {
 	EtcdClient  func(servers ...string) (*clientv3.Client, error)
 	// Stores returns where and how the server stores objects.
 	Stores func(context.Context) ([]keys.Objects, error)
-	// Egress says how the server connects with a network.
+	// Egress returns the dialer that the server uses for a network.
 	Egress egressselector.Lookup
-	// EtcdSocket is the file by which an embedded etcd is reached.
+	// EtcdSocket is the Unix socket of an embedded etcd.
 	EtcdSocket string
 }
 
@@ -130,19 +129,19 @@ type examination struct {
 	foreign bool
 	// allGroups is discoverAll.
 	allGroups func() (*apidiscoveryv2.APIGroupDiscoveryList, error)
-	// self is the user who wants to know, once that is known.
+	// self is the user who runs the checks, once that is known.
 	self string
 }
 
-// scope says what a check is about.
+// scope says what a check depends on.
 type scope int
 
 const (
-	// ofCluster is what is the same for all servers.
+	// ofCluster checks have the same results for all servers.
 	ofCluster scope = iota
-	// ofServer is what can be known of any server.
+	// ofServer checks can be made for any server.
 	ofServer
-	// ofFlags is what only the flags of the server say.
+	// ofFlags checks need the flags of the server.
 	ofFlags
 )
 
@@ -150,18 +149,19 @@ const (
 type check struct {
 	name  string
 	scope scope
-	// needs are checks without whose success this one could only repeat, in other
-	// words, what they have found.
+	// needs are the checks that must succeed first. If one fails, this check would only repeat its
+	// finding.
 	needs []string
-	// registered is set if there is nothing to look at without an APIService.
+	// registered is set if the check needs an APIService.
 	registered bool
-	// explains is set if its failures are why the server is unavailable, and as old as that.
+	// explains is set if its failures make the server unavailable. They began when the server
+	// became unavailable.
 	explains bool
-	// run returns what it has found, and an error if it could not look.
+	// run returns findings, and an error if it could not look.
 	run func(*examination, context.Context) ([]Finding, error)
 }
 
-// checks is all that is examined, in order.
+// checks returns all checks in order.
 func checks() []check {
 	const (
 		version        = "kube-apiserver"
@@ -226,7 +226,7 @@ func newExamination(ctx context.Context, config Config) (*examination, error) {
 	return e, nil
 }
 
-// runAll runs the checks of some scopes, and notes in failed which of them have failed.
+// runAll runs the checks of some scopes, and records failed ones in failed.
 func (e *examination) runAll(ctx context.Context, server string, failed map[string]bool, scopes ...scope) (results []Result) {
 	for _, check := range checks() {
 		if !slices.Contains(scopes, check.scope) {
@@ -262,7 +262,8 @@ func (e *examination) runOne(ctx context.Context, check check, failed map[string
 	return found
 }
 
-// Print writes a line for each result, below it its command, and above those of a server its name.
+// Print writes a line for each result, with its command below. The name of a server precedes its
+// results.
 func Print(out io.Writer, results []Result) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	server := ""
@@ -291,7 +292,7 @@ func ok(format string, args ...any) Finding {
 	return Finding{Status: OK, Cause: fmt.Sprintf(format, args...)}
 }
 
-// orOK returns what has been found, or if that is nothing what is right.
+// orOK returns the findings, or an OK with a text if there are none.
 func orOK(found []Finding, format string, args ...any) []Finding {
 	if len(found) == 0 {
 		return []Finding{ok(format, args...)}
@@ -307,13 +308,13 @@ func warning(cause, fix string) Finding { return Finding{Status: Warning, Cause:
 
 func failure(cause, fix string) Finding { return Finding{Status: Failure, Cause: cause, Fix: fix} }
 
-// by adds the command that fixes what was found.
+// by adds the command of a finding.
 func (f Finding) by(format string, args ...any) Finding {
 	f.Command = fmt.Sprintf(format, args...)
 	return f
 }
 
-// since adds when it began.
+// since adds the time when it began.
 func (f Finding) since(began metav1.Time) Finding {
 	if !began.IsZero() {
 		f.Since = date(began.Time)
@@ -329,13 +330,13 @@ type problem struct {
 // Error returns cause and fix.
 func (p *problem) Error() string { return p.cause + ": " + p.fix }
 
-// unreadable is what a check needs and can't read.
+// unreadable is an error of reading something that a check needs.
 type unreadable struct {
 	what string
 	error
 }
 
-// explain returns what an error about something means; the status is that of a problem.
+// explain returns the finding that an error means. A problem gets the status.
 func explain(what string, status Status, err error) Finding {
 	if found := (*problem)(nil); errors.As(err, &found) {
 		return Finding{Status: status, Cause: found.cause, Fix: found.fix, Command: found.command}
@@ -352,7 +353,7 @@ func explain(what string, status Status, err error) Finding {
 	return failure(fmt.Sprintf("%s can't be read (%v)", what, err), "try again, and see the log of kube-apiserver if that does not help")
 }
 
-// namespace is the server's.
+// namespace returns the server's namespace.
 func (e *examination) namespace() string {
 	if e.Namespace == "" && len(e.apiServices) > 0 {
 		return e.apiServices[0].Spec.Service.Namespace
@@ -360,7 +361,7 @@ func (e *examination) namespace() string {
 	return e.Namespace
 }
 
-// plural is a count with its noun.
+// plural returns a count with its noun.
 func plural(count int, noun string) string {
 	if count == 1 {
 		return "1 " + noun

@@ -48,7 +48,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-// TestTheTableOfChecks requires that checks need only what runs before them.
+// TestTheTableOfChecks requires that checks need only checks that run before them.
 func TestTheTableOfChecks(t *testing.T) {
 	var names []string
 	for _, check := range checks() {
@@ -103,8 +103,7 @@ func TestCheckRegistered(t *testing.T) {
 	}
 }
 
-// Which versions a group has that CustomResourceDefinitions define is known by the APIServices that
-// there are.
+// The existing APIServices tell the versions of a group that CustomResourceDefinitions define.
 func TestDefinedGroups(t *testing.T) {
 	service := func(name, group string, server *apiregistrationv1.ServiceReference) *apiregistrationv1.APIService {
 		return &apiregistrationv1.APIService{
@@ -138,7 +137,7 @@ func TestDefinedGroups(t *testing.T) {
 	require.False(t, e.owns("other.example.com"))
 }
 
-// A check that can't be made is not one that has found something.
+// A missing permission skips a check, and any other error fails it.
 func TestFailedChecks(t *testing.T) {
 	for name, test := range map[string]struct {
 		err  error
@@ -208,8 +207,7 @@ func TestDescribedVersion(t *testing.T) {
 	}
 }
 
-// A server may list Services, as the webhooks' are what it looks up, but not what is behind
-// them.
+// A server may list Services, since it looks up those of webhooks, but not their endpoints.
 func TestResolveAsTheServer(t *testing.T) {
 	service := func(clusterIP string) *corev1.Service {
 		return &corev1.Service{
@@ -252,7 +250,7 @@ func TestResolveAsTheServer(t *testing.T) {
 	}
 }
 
-// A server that may do everything is one whose objects have been moved, or are.
+// A server may do everything only while its objects move, or after that.
 func TestCheckEverything(t *testing.T) {
 	for name, test := range map[string]struct {
 		allowed bool
@@ -433,8 +431,8 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// A policy for Leases whose parameters a server behind kube-apiserver has keeps the cluster from starting
-// without that server.
+// A cluster can't start without an aggregated server that has the parameters of a policy for
+// Leases.
 func TestDependsOn(t *testing.T) {
 	t.Parallel()
 	fail, ignore := admissionregistrationv1.Fail, admissionregistrationv1.Ignore

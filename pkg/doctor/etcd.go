@@ -32,12 +32,12 @@ import (
 )
 
 const (
-	// slowEtcd is a time in which an etcd that is well answers many times: its own
-	// alert is at half of that, for requests that are written to a disk.
+	// slowEtcd is much longer than a healthy etcd takes to answer. etcd's own alert is at half of
+	// that, for writes to disk.
 	slowEtcd = 100 * time.Millisecond
 	// etcdSamples is how many answers are timed.
 	etcdSamples = 9
-	// fullEtcd is the part of the quota, in percent, from which on it is time to act.
+	// fullEtcd is the used percentage of the quota that needs action.
 	fullEtcd = 80
 	// etcdKey is read, whether it exists or not.
 	etcdKey = "health"
@@ -45,7 +45,7 @@ const (
 	etcdTimeout = 3 * time.Second
 )
 
-// checkEtcd asks the members of etcd how they are.
+// checkEtcd checks the members of etcd and their alarms.
 func (e *examination) checkEtcd(ctx context.Context) ([]Finding, error) {
 	if away, found := e.etcdAway(); found {
 		return []Finding{away}, nil
@@ -57,7 +57,7 @@ func (e *examination) checkEtcd(ctx context.Context) ([]Finding, error) {
 	return append(results, e.checkAlarms(ctx)...), nil
 }
 
-// etcdAway says so if there is an embedded etcd that can't be reached from here.
+// etcdAway returns a finding if there is an embedded etcd that can't be reached from here.
 func (e *examination) etcdAway() (Finding, bool) {
 	if e.EtcdSocket == "" {
 		return Finding{}, false
@@ -85,8 +85,8 @@ func (e *examination) checkMember(ctx context.Context, endpoint string) []Findin
 	return orOK(results, "%s (%s) answers in %s, and has used %.1f of %.1f MiB", member, status.Version, latency.Round(time.Microsecond), mebibytes(status.DbSize), mebibytes(status.DbSizeQuota))
 }
 
-// sample returns the state of a member and how long half of its answers take at
-// most. They are answers that the member has to agree upon with the others.
+// sample returns the status of a member and the median time of its answers. It makes requests that
+// the member has to agree upon with the others.
 func (e *examination) sample(ctx context.Context, endpoint string) (*clientv3.StatusResponse, time.Duration, error) {
 	client, err := e.EtcdClient(endpoint)
 	if err != nil {
@@ -104,7 +104,7 @@ func (e *examination) sample(ctx context.Context, endpoint string) (*clientv3.St
 		}
 		times = append(times, time.Since(began))
 	}
-	times = times[1:] // It has made the connection.
+	times = times[1:] // The first request has made the connection.
 	slices.Sort(times)
 	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
 	defer cancel()
@@ -116,7 +116,7 @@ func (e *examination) sample(ctx context.Context, endpoint string) (*clientv3.St
 func (e *examination) checkAlarms(ctx context.Context) []Finding {
 	client, err := e.EtcdClient(e.EtcdServers...)
 	if err != nil {
-		return nil // As of each member, which has been said.
+		return nil // Each member has this error, and it has been reported.
 	}
 	defer func() { _ = client.Close() }()
 	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)

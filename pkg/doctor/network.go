@@ -32,11 +32,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// silence is what kube-apiserver says of a server that its connections do not reach.
+// silence matches kube-apiserver's messages about a server that its connections do not reach.
 var silence = regexp.MustCompile(`i/o timeout|deadline exceeded|Client\.Timeout|timed out|no route to host|connection refused|network is unreachable`)
 
-// checkNetwork looks for NetworkPolicies that keep kube-apiserver and the server apart. Which of them a
-// network enforces is not known, so that those of a server that answers are not looked at.
+// checkNetwork looks for NetworkPolicies that keep kube-apiserver and the server apart. It ignores
+// the policies of a server that answers, since a network may not enforce them.
 func (e *examination) checkNetwork(ctx context.Context) ([]Finding, error) {
 	condition := e.unavailable()
 	if condition.Type == "" {
@@ -68,7 +68,7 @@ func (e *examination) checkNetwork(ctx context.Context) ([]Finding, error) {
 	return []Finding{ok("no NetworkPolicy is between kube-apiserver and the server")}, nil
 }
 
-// kubeAPIServer is where kube-apiserver is, as far as that is known.
+// kubeAPIServer returns the known addresses and ports of kube-apiserver.
 func (e *examination) kubeAPIServer(ctx context.Context) (addresses []netip.Addr, ports []int32) {
 	list, err := e.endpointSlices(ctx, newBackend(metav1.NamespaceDefault, "kubernetes", nil))
 	if err != nil {
@@ -89,8 +89,8 @@ func (e *examination) kubeAPIServer(ctx context.Context) (addresses []netip.Addr
 	return addresses, append(ports, defaultPort)
 }
 
-// shut finds policies that let a pod have no connections of a direction with any of these ports and addresses. Its
-// cause has places for the pod and the port.
+// shut finds policies that refuse a pod all connections in a direction with these ports and
+// addresses. The cause has placeholders for the pod and the port.
 func shut(policies []networkingv1.NetworkPolicy, pod corev1.Pod, direction networkingv1.PolicyType, cause string, ports []int32, addresses []netip.Addr) []Finding {
 	var closed []Finding
 	allows := func(allowed []networkingv1.NetworkPolicyPort, peers []networkingv1.NetworkPolicyPeer) bool {
@@ -116,7 +116,7 @@ func shut(policies []networkingv1.NetworkPolicy, pod corev1.Pod, direction netwo
 		closed = append(closed, failure(fmt.Sprintf(cause, pod.Name, ports[0])+", because of the NetworkPolicy "+policy.Name, "add a rule for any address, since kube-apiserver is no pod").
 			by(`kubectl patch networkpolicy %s --namespace=%s --type=json --patch='[{"op":"add","path":"%s","value":%s}]'`, policy.Name, policy.Namespace, path, rule))
 	}
-	return closed[:min(len(closed), 1)] // A rule in one of them is enough.
+	return closed[:min(len(closed), 1)] // A rule in one of the policies is enough.
 }
 
 // applies tells whether a policy is about connections of a pod in one direction.
@@ -142,7 +142,7 @@ func covers(ports []networkingv1.NetworkPolicyPort, pod corev1.Pod, port int32) 
 	})
 }
 
-// reaches tells whether peers of a rule have kube-apiserver among them, which no selector of pods has.
+// reaches tells whether the peers of a rule include kube-apiserver. Selectors of pods never do.
 func reaches(peers []networkingv1.NetworkPolicyPeer, addresses []netip.Addr) bool {
 	return len(peers) == 0 || slices.ContainsFunc(peers, func(peer networkingv1.NetworkPolicyPeer) bool {
 		if peer.IPBlock == nil {
@@ -158,7 +158,7 @@ func reaches(peers []networkingv1.NetworkPolicyPeer, addresses []netip.Addr) boo
 	})
 }
 
-// targetOf is the port of a pod to which a Service leads.
+// targetOf returns the port of a pod that a Service leads to.
 func targetOf(service *corev1.Service, b backend, pod corev1.Pod) int32 {
 	for _, port := range service.Spec.Ports {
 		if port.Port == b.port && port.TargetPort != (intstr.IntOrString{}) {
@@ -168,7 +168,7 @@ func targetOf(service *corev1.Service, b backend, pod corev1.Pod) int32 {
 	return b.port
 }
 
-// numberOf is a port of a pod that may be given by its name.
+// numberOf returns the number of a pod's port, which may be given by its name.
 func numberOf(port intstr.IntOrString, pod corev1.Pod) int32 {
 	if port.Type == intstr.Int {
 		return port.IntVal

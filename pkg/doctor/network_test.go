@@ -26,7 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// A rule lets kube-apiserver in if it is for the port, and for any address or those of kube-apiserver.
+// A rule lets kube-apiserver in if it is for the port, and for any address or kube-apiserver's.
 func TestShut(t *testing.T) {
 	t.Parallel()
 	pod := corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "https", ContainerPort: 8443}}}}}}

@@ -35,8 +35,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
-// checkPermissions asks for everything that the server's service account must be
-// allowed to do.
+// checkPermissions checks all permissions that the server's service account needs.
 func (e *examination) checkPermissions(ctx context.Context) ([]Finding, error) {
 	if e.namespace() == "" {
 		return []Finding{skipped("it is not known in which namespace the server is going to be: name it by --namespace")}, nil
@@ -84,7 +83,8 @@ func (e *examination) checkPermissions(ctx context.Context) ([]Finding, error) {
 	return orOK(results, "%s has %s", e.user(), plural(len(permissions), "permission")), nil
 }
 
-// checkEverything warns of a server that may do everything, as it may while objects are moved.
+// checkEverything warns of a server that may do everything. It may need that only while objects are
+// moved.
 func (e *examination) checkEverything(ctx context.Context) ([]Finding, error) {
 	everything := cluster.Permission{Verb: "*", Resource: schema.GroupResource{Group: "*", Resource: "*"}}
 	allowed, err := e.allowed(ctx, everything)
@@ -99,13 +99,13 @@ func (e *examination) checkEverything(ctx context.Context) ([]Finding, error) {
 		by("kubectl get clusterrolebindings --output=wide")}, nil
 }
 
-// user is the server's.
+// user returns the server's user.
 func (e *examination) user() string {
 	return serviceaccount.MakeUsername(e.namespace(), e.ServiceAccount)
 }
 
-// allowed tells whether the server may do something. Who is the server asks for
-// itself, which needs no permission.
+// allowed tells whether the server may do something. If this process runs as the server's user, it
+// asks for itself, which needs no permission.
 func (e *examination) allowed(ctx context.Context, permission cluster.Permission) (bool, error) {
 	if e.self == "" {
 		self, err := e.kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
@@ -130,8 +130,8 @@ func (e *examination) allowed(ctx context.Context, permission cluster.Permission
 	return err == nil && review.Status.Allowed, err
 }
 
-// checkPriority looks whether kube-apiserver answers the server's reviews before anything else.
-// Reviews that wait behind the requests that wait for them fail all of these.
+// checkPriority checks that kube-apiserver answers the server's reviews before anything else.
+// Otherwise reviews may queue behind the requests that wait for them, and all of these fail.
 func (e *examination) checkPriority(ctx context.Context) ([]Finding, error) {
 	if e.ServiceAccount == "" {
 		return nobody(), nil
@@ -159,7 +159,7 @@ func (e *examination) checkPriority(ctx context.Context) ([]Finding, error) {
 	return []Finding{ok("kube-apiserver answers reviews before anything else")}, nil
 }
 
-// flowSchema is a command that has reviews of the server pass.
+// flowSchema returns a command that exempts reviews of the server from queueing.
 func (e *examination) flowSchema() string {
 	return fmt.Sprintf(`echo '{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{"name":"%[1]s-%[2]s-reviews"},"spec":{"matchingPrecedence":100,`+
 		`"priorityLevelConfiguration":{"name":"exempt"},"rules":[{"subjects":[{"kind":"ServiceAccount","serviceAccount":{"namespace":"%[1]s","name":"%[2]s"}}],`+
@@ -177,7 +177,7 @@ func (e *examination) decides(schema flowcontrolv1.FlowSchemaSpec, review schema
 	})
 }
 
-// isSubject tells whether the server's user is one that a FlowSchema names.
+// isSubject tells whether a subject of a FlowSchema includes the server's user.
 func (e *examination) isSubject(subject flowcontrolv1.Subject) bool {
 	switch subject.Kind {
 	case flowcontrolv1.SubjectKindServiceAccount:

@@ -36,16 +36,16 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 )
 
-// environment is where the server finds its proxy.
+// environment has the variables that tell the server its proxy.
 type environment struct {
 	of string
-	// hidden is set if it can't be seen from here.
+	// hidden is set if they can't be seen from here.
 	hidden bool
 	proxy  httpproxy.Config
 }
 
-// checkProxy looks whether requests that have to stay in the cluster would go through
-// a proxy. Those to this machine never do, whatever NO_PROXY says.
+// checkProxy warns of requests within the cluster that would go through a proxy. Requests to this
+// machine never do, regardless of NO_PROXY.
 func (e *examination) checkProxy(ctx context.Context) ([]Finding, error) {
 	destinations, err := e.destinations(ctx)
 	if err != nil {
@@ -81,7 +81,7 @@ func (e *examination) checkProxy(ctx context.Context) ([]Finding, error) {
 	return orOK(results, "no proxy is between the server and the cluster"), nil
 }
 
-// setEnvironment is a command that gives a variable to the server.
+// setEnvironment returns a command that gives a variable to the server.
 func (e *examination) setEnvironment(ctx context.Context, variable string) string {
 	for _, b := range e.backends() {
 		if found, err := e.look(ctx, b); err == nil && found.deployment != nil {
@@ -91,16 +91,16 @@ func (e *examination) setEnvironment(ctx context.Context, variable string) strin
 	return ""
 }
 
-// destination is where the server sends requests.
+// destination is an address that the server sends requests to.
 type destination struct {
-	// purpose is who is there, and exception what NO_PROXY has to have for that.
+	// purpose names the receiver, and exception is the entry of NO_PROXY for the address.
 	purpose, address, exception string
 }
 
-// destinations are looked up as the server does it: a webhook's Service by its cluster
-// IP, so that its name in NO_PROXY is of no use.
+// destinations returns the addresses as the server looks them up. It uses the cluster IP of a
+// webhook's Service, so that its name in NO_PROXY has no effect.
 func (e *examination) destinations(ctx context.Context) ([]destination, error) {
-	// The server's account may list them, and not get one.
+	// The server's account may list Services, but not get one.
 	services, err := e.kube.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (e *examination) destinations(ctx context.Context) ([]destination, error) {
 		return nil, err
 	}
 	for _, server := range e.EtcdServers {
-		if etcd != nil { // gRPC asks no proxy about what it has a dialer for.
+		if etcd != nil { // With a dialer, gRPC uses no proxy.
 			break
 		}
 		if address, err := url.Parse(server); err == nil && address.Host != "" {
@@ -150,9 +150,8 @@ func (e *examination) destinations(ctx context.Context) ([]destination, error) {
 	return destinations, nil
 }
 
-// environments are those of the server's pods, as far as they name variables, or
-// this process's own, which may be in such a pod, if there are none or they may not be
-// read from there.
+// environments returns the environments of the server's pods. If there are no pods, or this user
+// may not read them, it returns this process's own: this may be such a pod.
 func (e *examination) environments(ctx context.Context) ([]environment, error) {
 	var environments []environment
 	for _, backend := range e.backends() {
@@ -166,7 +165,7 @@ func (e *examination) environments(ctx context.Context) ([]environment, error) {
 		for _, pod := range found.pods {
 			for _, container := range pod.Spec.Containers {
 				found := environment{of: "the pod " + pod.Name, hidden: hidden(container), proxy: proxyConfig(func(name string) string { return variable(container, name) })}
-				// Replicas have the same.
+				// Replicas have the same environment.
 				if !slices.ContainsFunc(environments, func(known environment) bool {
 					return known.hidden == found.hidden && known.proxy == found.proxy
 				}) {
@@ -181,13 +180,13 @@ func (e *examination) environments(ctx context.Context) ([]environment, error) {
 	return environments, nil
 }
 
-// proxyConfig is what net/http takes from an environment for https.
+// proxyConfig returns the proxy that net/http takes from an environment for https.
 func proxyConfig(variable func(name string) string) httpproxy.Config {
 	either := func(name string) string { return cmp.Or(variable(name), variable(strings.ToLower(name))) }
 	return httpproxy.Config{HTTPSProxy: either("HTTPS_PROXY"), NoProxy: either("NO_PROXY")}
 }
 
-// variable is the value of a variable, as far as the container itself says it.
+// variable returns the value of a variable, if the container itself has it.
 func variable(container corev1.Container, name string) string {
 	i := slices.IndexFunc(container.Env, func(variable corev1.EnvVar) bool { return variable.Name == name })
 	if i < 0 {
@@ -196,8 +195,7 @@ func variable(container corev1.Container, name string) string {
 	return container.Env[i].Value
 }
 
-// hidden tells whether the container may have variables about proxies whose values are
-// elsewhere.
+// hidden tells whether the container may get variables about proxies from elsewhere.
 func hidden(container corev1.Container) bool {
 	return len(container.EnvFrom) > 0 || slices.ContainsFunc(container.Env, func(variable corev1.EnvVar) bool {
 		return variable.ValueFrom != nil && slices.Contains([]string{"HTTPS_PROXY", "NO_PROXY"}, strings.ToUpper(variable.Name))

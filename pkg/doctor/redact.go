@@ -28,46 +28,48 @@ import (
 
 const (
 	redacted = "REDACTED"
-	// shortestSecret is the length of a Secret's value below which it is not looked for: it
-	// would be found everywhere.
+	// shortestSecret is the least length of a Secret's value that is removed. Shorter ones would be
+	// found everywhere.
 	shortestSecret = 6
 )
 
 var (
 	pemKey = regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----)?`)
-	// Tokens of service accounts and of OpenID Connect.
+	// jsonWebToken matches tokens of service accounts and of OpenID Connect.
 	jsonWebToken = regexp.MustCompile(`()\bey[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+`)
 	credentials  = regexp.MustCompile(`(?i)(\b(?:bearer|basic)[ \t]+)[A-Za-z0-9._~+/=-]{6,}`)
 	userInfo     = regexp.MustCompile(`(://)[^/\s@"']+@`)
 
-	// base64PEM is what begins with "-----BEGIN ", in base64, and may go on in further lines.
+	// base64PEM matches text in base64 that begins with "-----BEGIN ", and may have several lines.
 	base64PEM = regexp.MustCompile(`LS0tLS1CRUdJTi[A-Za-z0-9+/=]+(?:\s+[A-Za-z0-9+/]{40,}=*)*(?:\s+[A-Za-z0-9+/]+={1,2})?`)
-	// assignment is a name and its value. So is a flag with its value as the next argument.
+	// assignment matches a name and its value, and flagValue a flag with its value as the next
+	// argument.
 	assignment = regexp.MustCompile(`([A-Za-z_][\w.-]*)(\\?["']?[ \t]*[=:][ \t]*)([|>][+-]?\n(?:[ \t]+[^\n]*\n?)+|\\?"[^"\n]*"|'[^'\n]*'|(?i:(?:bearer|basic)[ \t]+)?[^\s"',;&}]+)`)
 	flagValue  = regexp.MustCompile(`(--?[A-Za-z][\w.-]*)([ \t]+|\\?["'],?[ \t]*\\?["'])("[^"\n]*"|'[^'\n]*'|[^\s"'-][^\s"'\\]*)`)
 
-	// secretWord is in names of what is confidential, and shortWord if it is a word of its own.
+	// secretWord matches a part of names of confidential values, and shortWord a whole word of
+	// them.
 	secretWord = regexp.MustCompile(`(?i)passw(?:or)?d|passphrase|pwd|token|secret|credential|signature|authorization|cookie|(?:access|account|api|encryption|private|session|shared|signing|storage)[_.-]?key`)
 	shortWord  = regexp.MustCompile(`(?i)(?:^|[^a-z])(?:pass|sig)(?:$|[^a-z])`)
-	// harmless is the end of a name that tells where, how long or how many.
+	// harmless matches the end of names that tell where, how long or how many.
 	harmless = regexp.MustCompile(`(?i)(?:file|path|dir|names?|ref|url|ttl|seconds|timeout|duration|count|total|bytes|size|type|policy|mode)$|Secrets?Name`)
-	// plainVariable is an environment variable whose value helps: what Go, proxies, the pod and the
-	// server's own flags have.
+	// plainVariable matches environment variables whose values help: those of Go, proxies, the pod
+	// and the server's own flags.
 	plainVariable = regexp.MustCompile(`^(?:GOMEMLIMIT|GOMAXPROCS|GODEBUG|TZ|POD_[A-Z_]+|KUBERNETES_[A-Z_]+|(?:CRD_)?APISERVER_[A-Z_]+|(?i:https?|no)_(?i:proxy))$`)
 )
 
-// confidential tells whether the value of a name is.
+// confidential tells whether the value of a name is confidential.
 func confidential(name string) bool {
 	return (secretWord.MatchString(name) || shortWord.MatchString(name)) && !harmless.MatchString(name)
 }
 
-// redactor removes what is confidential.
+// redactor removes confidential values.
 type redactor struct {
-	// values are those of Secrets, longest first.
+	// values are the values of Secrets, longest first.
 	values []string
 }
 
-// learn has the values of a Secret removed, wherever they are. Certificates are public.
+// learn makes the redactor remove the values of a Secret everywhere. Certificates are public.
 func (r *redactor) learn(secret corev1.Secret) {
 	for _, value := range secret.Data {
 		text := strings.TrimSpace(string(value))
@@ -83,7 +85,7 @@ func (r *redactor) text(text string) string {
 	for _, value := range r.values {
 		text = strings.ReplaceAll(text, value, redacted)
 	}
-	// All but the first group is confidential.
+	// The rest of the match after the first group is confidential.
 	for _, pattern := range []*regexp.Regexp{pemKey, jsonWebToken, credentials, userInfo} {
 		text = pattern.ReplaceAllString(text, "${1}"+redacted)
 	}
@@ -100,7 +102,7 @@ func (r *redactor) text(text string) string {
 	return text
 }
 
-// withoutValues removes the values of confidential names, also where they are in values of others.
+// withoutValues removes the values of confidential names, also within the values of other names.
 func withoutValues(text string, pattern *regexp.Regexp) string {
 	return pattern.ReplaceAllStringFunc(text, func(found string) string {
 		parts := pattern.FindStringSubmatch(found)
@@ -120,7 +122,7 @@ func withoutValues(text string, pattern *regexp.Regexp) string {
 	})
 }
 
-// object removes from an object what Secrets contain, and values of confidential names.
+// object removes the data of Secrets and the values of confidential names from an object.
 func (r *redactor) object(object map[string]any) {
 	if metadata, found := object["metadata"].(map[string]any); found {
 		delete(metadata, "managedFields")

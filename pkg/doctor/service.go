@@ -35,7 +35,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// defaultPort is that of references to a Service that name none.
+// defaultPort is the port of references to a Service that name none.
 const defaultPort = 443
 
 // backend is a port of a Service.
@@ -54,10 +54,10 @@ func newBackend(namespace, name string, port *int32) backend {
 // String returns the Service.
 func (b backend) String() string { return fmt.Sprintf("the Service %s/%s", b.namespace, b.name) }
 
-// host is what must be in the certificate of who is behind the Service.
+// host returns the name that must be in the certificate of servers behind the Service.
 func (b backend) host() string { return b.name + "." + b.namespace + ".svc" }
 
-// backends are where the APIServices lead to.
+// backends returns the ports of Services that the APIServices lead to.
 func (e *examination) backends() []backend {
 	var backends []backend
 	for _, apiService := range e.apiServices {
@@ -68,7 +68,7 @@ func (e *examination) backends() []backend {
 	return backends
 }
 
-// checkService looks for somebody behind the Service of the APIServices.
+// checkService looks for servers behind the Services of the APIServices.
 func (e *examination) checkService(ctx context.Context) ([]Finding, error) {
 	var results []Finding
 	for _, backend := range e.backends() {
@@ -88,12 +88,12 @@ func (e *examination) checkService(ctx context.Context) ([]Finding, error) {
 	return results, nil
 }
 
-// checkSpread warns of replicas that one node takes with it. Kubernetes decides where a pod runs
-// when it is created, and never again.
+// checkSpread warns if all replicas run on one node. Kubernetes decides where a pod runs only when
+// it is created.
 func (e *examination) checkSpread(ctx context.Context, b backend) []Finding {
 	list, err := e.endpointSlices(ctx, b)
 	if err != nil {
-		return nil // Whoever may not see them has been told who answers.
+		return nil // Without permission, the check of the Service has named its cluster IP.
 	}
 	nodes := sets.New[string]()
 	replicas := sets.New[string]()
@@ -114,7 +114,8 @@ func (e *examination) checkSpread(ctx context.Context, b backend) []Finding {
 	)}
 }
 
-// checkStrangers warns of a Service that selects pods of others, which get a part of the requests.
+// checkStrangers warns of a Service that selects pods of other servers. They get a part of the
+// requests.
 func (e *examination) checkStrangers(ctx context.Context, b backend) []Finding {
 	found, err := e.look(ctx, b)
 	if err != nil {
@@ -172,7 +173,7 @@ func (e *examination) resolve(ctx context.Context, b backend) ([]string, error) 
 	return nil, found.problem(b, port)
 }
 
-// portOf is where a pod seems to serve TLS.
+// portOf returns the port where a pod seems to serve TLS.
 func portOf(pod corev1.Pod) int32 {
 	for _, port := range portsOf(pod) {
 		return port.ContainerPort
@@ -187,7 +188,7 @@ func portsOf(pod corev1.Pod) (ports []corev1.ContainerPort) {
 	return ports
 }
 
-// problem says why nobody is behind a Service.
+// problem returns an error that says why no pod is behind a Service.
 func (found behind) problem(b backend, port corev1.ServicePort) error {
 	selector := labels.Set(found.service.Spec.Selector)
 	slicesOf := fmt.Sprintf("kubectl get endpointslices --namespace=%s --selector=%s=%s --output=yaml", b.namespace, discoveryv1.LabelServiceName, b.name)
@@ -219,7 +220,7 @@ func (found behind) problem(b backend, port corev1.ServicePort) error {
 	}
 }
 
-// notReady says why the pods of a Service are not ready.
+// notReady returns an error that says why the pods of a Service are not ready.
 func (found behind) notReady(b backend) error {
 	pod := found.pods[0]
 	why, command := "", fmt.Sprintf("kubectl describe pod %s --namespace=%s", pod.Name, b.namespace)
@@ -237,7 +238,7 @@ func (found behind) notReady(b backend) error {
 	return &problem{fmt.Sprintf("none of the pods of %s is ready, of which there are %d%s", b, len(found.pods), why), "see their events and logs", command}
 }
 
-// service returns nil if there is none. It lists, which is what the server may do itself.
+// service returns a Service, or nil if there is none. It lists, since the server itself may do so.
 func (e *examination) service(ctx context.Context, b backend) (*corev1.Service, error) {
 	list, err := e.kube.CoreV1().Services(b.namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, b.name).String()})
 	if err != nil {
@@ -251,8 +252,8 @@ func (e *examination) service(ctx context.Context, b backend) (*corev1.Service, 
 	return nil, nil //nolint:nilnil // See above.
 }
 
-// clusterAddress is what the server itself knows of a Service, for a user who may not see
-// what is behind it. Whatever that is answers there, if anything does.
+// clusterAddress returns the cluster IP and port of a Service, for users without permission to see
+// its endpoints. It returns the error forbidden if there is no cluster IP.
 func clusterAddress(service *corev1.Service, port corev1.ServicePort, forbidden error) ([]string, error) {
 	if ip := service.Spec.ClusterIP; ip != "" && ip != corev1.ClusterIPNone {
 		return []string{net.JoinHostPort(ip, strconv.Itoa(int(port.Port)))}, nil
@@ -260,7 +261,7 @@ func clusterAddress(service *corev1.Service, port corev1.ServicePort, forbidden 
 	return nil, forbidden
 }
 
-// pods are those that a Service selects.
+// pods returns the pods that a Service selects.
 func (e *examination) pods(ctx context.Context, service *corev1.Service) ([]corev1.Pod, error) {
 	if len(service.Spec.Selector) == 0 {
 		return nil, nil
@@ -276,7 +277,7 @@ func hasPort(pod corev1.Pod, name string) bool {
 	return slices.ContainsFunc(portsOf(pod), func(port corev1.ContainerPort) bool { return port.Name == name })
 }
 
-// endpoints are the addresses behind a Service that are ready.
+// endpoints returns the ready addresses behind a Service.
 func (e *examination) endpoints(ctx context.Context, b backend, port corev1.ServicePort) ([]string, error) {
 	list, err := e.endpointSlices(ctx, b)
 	if err != nil {
@@ -309,7 +310,7 @@ func (e *examination) endpointSlices(ctx context.Context, b backend) ([]discover
 	return list.Items, nil
 }
 
-// isReady takes what nobody knows for ready, as the API says.
+// isReady takes an unknown state for ready, as the API says.
 func isReady(endpoint discoveryv1.Endpoint) bool {
 	return endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready
 }

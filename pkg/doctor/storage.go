@@ -40,7 +40,7 @@ const (
 	scanTime   = 15 * time.Second
 )
 
-// checkStorage finds out in which versions, and under which keys, objects are stored.
+// checkStorage checks the versions and the keys of stored objects.
 func (e *examination) checkStorage(ctx context.Context) ([]Finding, error) {
 	if away, found := e.etcdAway(); found {
 		return []Finding{away}, nil
@@ -78,21 +78,21 @@ func (e *examination) checkStored(ctx context.Context, store *keys.Objects) []Fi
 	return found.results(store)
 }
 
-// scan is what was found of a resource.
+// scan is the result of reading a resource.
 type scan struct {
-	// objects is how many were read, and more that there are others.
+	// objects is the number of objects that were read, and more says that there are others.
 	objects int
 	more    bool
-	// versions are how many are stored in each, and stale how many under an old key, or as they
-	// are although they would be encrypted now.
+	// versions are the numbers of objects by stored version. stale counts objects under an old key,
+	// or not encrypted although they would be now.
 	versions map[string]int
 	stale    int
-	// unreadable is how many can't be read, and first an error.
+	// unreadable counts objects that can't be read, and first is the first error.
 	unreadable int
 	first      error
 }
 
-// read reads the objects, as they are at one revision, until there are too many.
+// read reads the objects at one revision, but at most maxScanned.
 func (s *scan) read(ctx context.Context, client *clientv3.Client, store *keys.Objects) error {
 	s.more = true
 	end := clientv3.WithRange(clientv3.GetPrefixRangeEnd(store.Prefix))
@@ -139,10 +139,10 @@ func (s *scan) look(ctx context.Context, store *keys.Objects, key string, encryp
 	}
 }
 
-// rewrite is how objects are stored again.
+// rewrite is a fix that stores objects again.
 const rewrite = "rewrite them by a StorageVersionMigration, see \"Rewrite what is stored\" in docs/operations/upgrade.md"
 
-// results says what to do about what was found.
+// results returns the findings of a scan.
 func (s *scan) results(store *keys.Objects) []Finding {
 	of := fmt.Sprintf("of %d %s", s.objects, store.GroupResource)
 	if s.more {

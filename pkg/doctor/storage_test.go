@@ -144,7 +144,7 @@ func TestCheckStorage(t *testing.T) {
 	}
 }
 
-// What is not looked at is not said to be as it should be.
+// A scan that did not read all objects does not call all of them fine.
 func TestScanIsBounded(t *testing.T) {
 	found := scan{objects: maxScanned, more: true, versions: map[string]int{"v1": maxScanned}}
 	store := keys.Objects{GroupResource: schema.GroupResource{Resource: "things"}, StorageVersion: "v1", Versions: []string{"v1", "v1beta1"}}

@@ -37,9 +37,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
-// ExamineAPIServices examines APIServices and the servers that they lead to: those that are named, or
-// all. It connects to kube-apiserver only. What it finds is all that can be known without
-// the flags of the servers.
+// ExamineAPIServices examines the named APIServices, or all, and the servers that they lead to. It
+// connects to kube-apiserver only. It makes the checks that do not need the flags of the servers.
 func ExamineAPIServices(ctx context.Context, config *rest.Config, names ...string) ([]Result, error) {
 	e, err := newExamination(ctx, Config{
 		Cluster: config,
@@ -64,7 +63,7 @@ func ExamineAPIServices(ctx context.Context, config *rest.Config, names ...strin
 	return results, ctx.Err()
 }
 
-// servers are those that APIServices lead to, each with all of its own.
+// servers returns an examination for each server that APIServices lead to.
 func (e *examination) servers(ctx context.Context, names []string) ([]*examination, error) {
 	list, err := e.aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -106,12 +105,12 @@ func backendOf(apiService *apiregistrationv1.APIService) backend {
 	return newBackend(service.Namespace, service.Name, service.Port)
 }
 
-// title names a server and what it serves.
+// title returns a server's Service and its APIServices.
 func (e *examination) title() string {
 	return fmt.Sprintf("%s: %s", strings.TrimPrefix(e.backends()[0].String(), "the "), e.names(", "))
 }
 
-// names are those of the APIServices.
+// names returns the names of the APIServices.
 func (e *examination) names(separator string) string { return namesOf(e.apiServices, separator) }
 
 func namesOf(apiServices []*apiregistrationv1.APIService, separator string) string {
@@ -122,7 +121,7 @@ func namesOf(apiServices []*apiregistrationv1.APIService, separator string) stri
 	return strings.Join(names, separator)
 }
 
-// learnAccount finds out as whom a server runs.
+// learnAccount finds out the service account of a server.
 func (e *examination) learnAccount(ctx context.Context) {
 	found, err := e.look(ctx, e.backends()[0])
 	if err != nil {
@@ -137,12 +136,13 @@ func (e *examination) learnAccount(ctx context.Context) {
 	e.Permissions = func(namespace string) []cluster.Permission { return delegation(namespace, e.ServiceAccount) }
 }
 
-// nobody is found where the account of the server is not known.
+// nobody returns the finding for a server whose service account is not known.
 func nobody() []Finding {
 	return []Finding{skipped("the service account of the server is not known, since none of its pods can be seen")}
 }
 
-// delegation is what any server needs to ask kube-apiserver who users are and what they may do.
+// delegation returns the permissions that any server needs to have kube-apiserver authenticate and
+// authorize users.
 func delegation(namespace, account string) []cluster.Permission {
 	binding := fmt.Sprintf("%s:%s", namespace, account)
 	delegator := cluster.Permission{
@@ -166,7 +166,7 @@ func delegation(namespace, account string) []cluster.Permission {
 	return permissions
 }
 
-// unavailable is the condition of the first APIService without an answer, or the zero value.
+// unavailable returns the condition of the first unavailable APIService, or the zero value.
 func (e *examination) unavailable() apiregistrationv1.APIServiceCondition {
 	for _, apiService := range e.apiServices {
 		if condition := availability(apiService); condition.Status != apiregistrationv1.ConditionTrue {
@@ -176,7 +176,7 @@ func (e *examination) unavailable() apiregistrationv1.APIServiceCondition {
 	return apiregistrationv1.APIServiceCondition{}
 }
 
-// behind is what there is behind a Service.
+// behind is a Service with its pods and its Deployment.
 type behind struct {
 	service *corev1.Service
 	pods    []corev1.Pod
@@ -184,7 +184,8 @@ type behind struct {
 	deployment *appsv1.Deployment
 }
 
-// look finds what is behind a Service. Without permission to see Deployments, none is found.
+// look returns a Service with its pods and its Deployment. Without permission to list Deployments,
+// it returns none.
 func (e *examination) look(ctx context.Context, b backend) (found behind, err error) {
 	if found.service, err = e.service(ctx, b); err != nil || found.service == nil {
 		return found, err
@@ -212,7 +213,7 @@ func selects(service *corev1.Service, of map[string]string) bool {
 	return len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(of))
 }
 
-// readyPods are those that are ready.
+// readyPods returns the ready pods.
 func (b behind) readyPods() (ready []corev1.Pod) {
 	for _, pod := range b.pods {
 		if condition := podCondition(pod, corev1.PodReady); condition.Status == corev1.ConditionTrue {
@@ -231,7 +232,7 @@ func podCondition(pod corev1.Pod, kind corev1.PodConditionType) corev1.PodCondit
 	return corev1.PodCondition{}
 }
 
-// workload is how kubectl names the pods of a server.
+// workload returns the argument of kubectl for the pods of a server.
 func (b behind) workload() string {
 	switch {
 	case b.deployment != nil:
@@ -242,7 +243,7 @@ func (b behind) workload() string {
 	return ""
 }
 
-// logs is a command that shows the log of a server.
+// logs returns a command that shows the log of a server.
 func (e *examination) logs(ctx context.Context, b backend) string {
 	found, _ := e.look(ctx, b)
 	if found.workload() == "" {
@@ -251,7 +252,7 @@ func (e *examination) logs(ctx context.Context, b backend) string {
 	return fmt.Sprintf("kubectl logs --namespace=%s %s --all-containers --tail=100", b.namespace, found.workload())
 }
 
-// restart is a command that has a server read certificates and configuration again.
+// restart returns a command that makes a server read certificates and configuration again.
 func (e *examination) restart(ctx context.Context, b backend) string {
 	found, _ := e.look(ctx, b)
 	switch {

@@ -31,14 +31,14 @@ import (
 // certificateName is the annotation of cert-manager on the Secret of a Certificate.
 const certificateName = "cert-manager.io/certificate-name"
 
-// servedSecret is a Secret from which the pods of a server may take their certificate.
+// servedSecret is a Secret that the pods of a server may take their certificate from.
 type servedSecret struct {
 	*corev1.Secret
 	chain []*x509.Certificate
 }
 
-// checkTrust judges certificates by what the cluster says of them: the condition Available, the
-// caBundles, and the Secrets of the server's pods as far as they may be read.
+// checkTrust checks certificates without connecting to the server. It uses the condition Available,
+// the caBundles, and the readable Secrets of the server's pods.
 func (e *examination) checkTrust(ctx context.Context, b backend) (results []Finding) {
 	secrets := e.servedSecrets(ctx, b)
 	var expires time.Time
@@ -60,7 +60,7 @@ func (e *examination) checkTrust(ctx context.Context, b backend) (results []Find
 	return orOK(results, "kube-apiserver trusts the server, by a caBundle that is valid until %s", date(expires))
 }
 
-// checkBundle judges a caBundle, which ends at the time that is returned.
+// checkBundle checks a caBundle, and returns when it expires.
 func (e *examination) checkBundle(ctx context.Context, b backend, trust *trust, secrets []servedSecret) (results []Finding, end time.Time) {
 	bundle := parseCertificates([]byte(trust.bundle))
 	named := "caBundle of " + trust.names(", ")
@@ -87,7 +87,7 @@ func (e *examination) checkBundle(ctx context.Context, b backend, trust *trust, 
 	return append(results, e.checkSecrets(ctx, b, trust, bundle, secrets)...), end
 }
 
-// checkHandshake explains what kube-apiserver says of the certificate that it was shown.
+// checkHandshake explains kube-apiserver's errors about the server's certificate.
 func (e *examination) checkHandshake(ctx context.Context, b backend, trust *trust, secrets []servedSecret) []Finding {
 	for _, apiService := range trust.apiServices {
 		condition := availability(apiService)
@@ -104,7 +104,7 @@ func (e *examination) checkHandshake(ctx context.Context, b backend, trust *trus
 	return nil
 }
 
-// checkSecrets looks for certificates that are going to be served, and not to be trusted.
+// checkSecrets looks for certificates that would be served, but soon expire or are not trusted.
 func (e *examination) checkSecrets(ctx context.Context, b backend, trust *trust, bundle []*x509.Certificate, secrets []servedSecret) (results []Finding) {
 	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
 	for _, certificate := range bundle {
@@ -112,7 +112,7 @@ func (e *examination) checkSecrets(ctx context.Context, b backend, trust *trust,
 	}
 	for _, secret := range secrets {
 		if len(secret.chain) == 0 || secret.chain[0].VerifyHostname(b.host()) != nil {
-			continue // It is for something else, since kube-apiserver trusts the server.
+			continue // The certificate is for something else, since kube-apiserver trusts the server.
 		}
 		leaf := secret.chain[0]
 		if renewalDue(leaf, time.Now()) {
@@ -131,7 +131,7 @@ func (e *examination) checkSecrets(ctx context.Context, b backend, trust *trust,
 	return results
 }
 
-// servedSecrets are the Secrets that the server's pods mount.
+// servedSecrets returns the Secrets that the server's pods mount.
 func (e *examination) servedSecrets(ctx context.Context, b backend) (secrets []servedSecret) {
 	found, err := e.look(ctx, b)
 	if err != nil {
@@ -156,7 +156,7 @@ func (e *examination) servedSecrets(ctx context.Context, b backend) (secrets []s
 	return secrets
 }
 
-// parseCertificates returns what is a certificate.
+// parseCertificates returns the certificates in PEM data.
 func parseCertificates(data []byte) (certificates []*x509.Certificate) {
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		if certificate, err := x509.ParseCertificate(block.Bytes); err == nil {
@@ -166,7 +166,8 @@ func parseCertificates(data []byte) (certificates []*x509.Certificate) {
 	return certificates
 }
 
-// trustCommand has APIServices trust the certificate authority of a Secret.
+// trustCommand returns a command that makes APIServices trust the certificate authority of a
+// Secret.
 func trustCommand(trust *trust, secrets []servedSecret) string {
 	for _, secret := range secrets {
 		if len(secret.Data["ca.crt"]) > 0 {
@@ -177,7 +178,8 @@ func trustCommand(trust *trust, secrets []servedSecret) string {
 	return "kubectl edit apiservice " + trust.names(" ")
 }
 
-// reissue has cert-manager issue the certificate again, or the server itself.
+// reissue returns a command that makes cert-manager, or the server itself, issue the certificate
+// again.
 func (e *examination) reissue(ctx context.Context, b backend, secrets []servedSecret) string {
 	for _, secret := range secrets {
 		if secret.Annotations[certificateName] != "" {

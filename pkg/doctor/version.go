@@ -30,9 +30,9 @@ import (
 	baseversion "k8s.io/component-base/version"
 )
 
-// How many minor releases kube-apiserver may be older or newer than the libraries of
-// this server: it need not have what is newer than the oldest that they emulate
-// (KEP-4330), and may drop what the next one deprecates.
+// kube-apiserver may be this many minor releases older or newer than the libraries of this server.
+// The libraries emulate no release before the oldest (KEP-4330). A release after the newest may
+// drop APIs that the newest deprecates.
 const (
 	olderReleases = 3
 	newerReleases = 1
@@ -66,7 +66,7 @@ func (e *examination) checkVersion(ctx context.Context) ([]Finding, error) {
 	return []Finding{ok("kube-apiserver at %s is %s, this server is made for %s", e.Cluster.Host, described(info), ours)}, nil
 }
 
-// described is the version of kube-apiserver, and the older one that it may emulate.
+// described returns the version of kube-apiserver, and the older one that it may emulate.
 func described(info version.Info) string {
 	if emulated := info.EmulationMajor + "." + info.EmulationMinor; emulated != "." && emulated != info.Major+"."+info.Minor {
 		return info.GitVersion + ", which emulates " + emulated
@@ -74,7 +74,7 @@ func described(info version.Info) string {
 	return info.GitVersion
 }
 
-// effectiveVersion is the version whose features kube-apiserver has.
+// effectiveVersion returns the version whose features kube-apiserver has.
 func effectiveVersion(info version.Info) (*utilversion.Version, error) {
 	if info.EmulationMajor != "" {
 		return utilversion.ParseGeneric(info.EmulationMajor + "." + info.EmulationMinor)
@@ -94,7 +94,8 @@ func skew(ours, theirs *utilversion.Version) error {
 	return nil
 }
 
-// checkRequestHeaders looks at how kube-apiserver says for whom it makes a request.
+// checkRequestHeaders checks that kube-apiserver can forward the identity of users, and no one else
+// can.
 func (e *examination) checkRequestHeaders(ctx context.Context) ([]Finding, error) {
 	if e.foreign {
 		return e.checkAuthenticationConfig(ctx)
@@ -110,10 +111,12 @@ func (e *examination) checkRequestHeaders(ctx context.Context) ([]Finding, error
 	}
 }
 
-// authenticationConfig is the ConfigMap in which kube-apiserver says how its front proxy is known.
+// authenticationConfig is the ConfigMap that tells servers how to recognize kube-apiserver's front
+// proxy.
 const authenticationConfig = "extension-apiserver-authentication"
 
-// checkAuthenticationConfig looks at what servers read to know kube-apiserver's front proxy.
+// checkAuthenticationConfig checks the ConfigMap that tells servers how to recognize
+// kube-apiserver's front proxy.
 func (e *examination) checkAuthenticationConfig(ctx context.Context) ([]Finding, error) {
 	const flags, show = "start kube-apiserver with --requestheader-client-ca-file, --requestheader-allowed-names and --proxy-client-cert-file", "kubectl get configmap " + authenticationConfig + " --namespace=kube-system --output=yaml"
 	config, err := e.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationConfig, metav1.GetOptions{})

@@ -25,10 +25,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Watch examines again and again, with a pause between, until the context ends or report has
-// an error. It reports all results first, and then those of checks that have found something
-// else: a result of another status, or another cause of a warning or a failure, apart from
-// numbers in it.
+// Watch repeats an examination with pauses until the context ends or report returns an error. It
+// reports all results first, and then those of checks with other results. Another status counts,
+// and so does another cause of a warning or a failure. Other numbers in a cause do not count.
 func Watch(ctx context.Context, examine func(context.Context) ([]Result, error), pause time.Duration, report func([]Result) error) error {
 	known := map[string][]Result{}
 	err := wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
@@ -47,8 +46,8 @@ func Watch(ctx context.Context, examine func(context.Context) ([]Result, error),
 	return nil
 }
 
-// changes returns the results of checks that have found something else than what is known, and
-// makes it known.
+// changes returns the results of checks whose results differ from the known ones, and updates
+// these.
 func changes(known map[string][]Result, results []Result) (found []Result) {
 	for len(results) > 0 {
 		first := results[0]
@@ -67,7 +66,7 @@ func changes(known map[string][]Result, results []Result) (found []Result) {
 
 var numbers = regexp.MustCompile(`[0-9.]+`)
 
-// alike tells whether two results of a check are the same for whoever watches.
+// alike tells whether two results of a check are the same for a user of Watch.
 func alike(a, b Result) bool {
 	if a.Status != b.Status {
 		return false
