@@ -41,7 +41,8 @@ func (a action) resource(p *Probe) string {
 	return p.GroupVersionResource.Resource + "/" + a.subresource
 }
 
-// actions are all that discovery lists, or those that only read if the run only reads.
+// actions returns the actions that discovery lists. In a run that only reads, it leaves out actions
+// that write.
 func (p *Probe) actions() []action {
 	var all []action
 	for _, verb := range p.Discovered.Verbs {
@@ -55,13 +56,13 @@ func (p *Probe) actions() []action {
 	return slices.DeleteFunc(all, func(a action) bool { return p.run.ReadOnly && a.writes() })
 }
 
-// writing are the actions that admission is asked about.
+// writing returns the actions that admission is asked about.
 func (p *Probe) writing() []action {
 	return slices.DeleteFunc(p.actions(), func(a action) bool { return !a.writes() })
 }
 
-// subject creates an object for actions. If the API offers no objects, or none is known that it
-// accepts, there is only a name: that is enough for requests that are refused.
+// subject creates an object for actions. If the API creates no objects, or no valid one is known,
+// the object has only a name. That is enough for requests that are refused.
 func (p *Probe) subject(suffix string) *unstructured.Unstructured {
 	if p.Example != nil && !p.run.ReadOnly && p.lacks("", "create") == "" && p.lacks("", "get") == "" {
 		object := p.Create(suffix)
@@ -87,8 +88,8 @@ func (p *Probe) unchanged(object *unstructured.Unstructured) {
 	p.Same(answer, "the object after requests that were refused", object, p.Object(answer, http.StatusOK))
 }
 
-// act does something to an object, as a dry run. Nothing but a missing permission keeps it from
-// success, unless a subresource takes more than its kind.
+// act does an action on an object, as a dry run. It succeeds with the permission, unless a
+// subresource takes more than its kind.
 func (p *Probe) act(a action, object *unstructured.Unstructured, options ...Option) Answer {
 	var body any
 	switch {
@@ -141,7 +142,8 @@ func (p *Probe) try(a action, namespace, name string, body any, options ...Optio
 	return p.Do(method, path, body, options...)
 }
 
-// stub is what a subresource takes: what it gives, or else an object with nothing but a name.
+// stub returns a body for a subresource. It is the present content, or else an object with only a
+// name.
 func (p *Probe) stub(a action, object *unstructured.Unstructured) any {
 	entry := p.Subresources[a.subresource]
 	if slices.Contains(entry.Verbs, "get") && object.GetUID() != "" {

@@ -46,7 +46,7 @@ const (
 	mutated = "conformance.example.com/mutated"
 )
 
-// reviewed excludes the reviews of kube-apiserver, which policies would have to ask for themselves.
+// reviewed excludes the reviews of kube-apiserver: policies would need them to be evaluated.
 func reviewed(resource *Resource) string {
 	if slices.Contains([]string{"authentication.k8s.io", "authorization.k8s.io"}, resource.Group) {
 		return "kube-apiserver asks no policy about its own reviews"
@@ -124,12 +124,12 @@ func admissionChecks() []Check {
 	})
 }
 
-// refuse says in a refusal what a webhook has been asked.
+// refuse returns a refusal that says what the webhook has been asked.
 func (p *Probe) refuse(review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: p.question(review)}}
 }
 
-// mutate annotates an object. What has no annotations it refuses.
+// mutate annotates an object. It refuses subresources and deletions, which may have no annotations.
 func (p *Probe) mutate(review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	if review.SubResource != "" || review.Operation == admissionv1.Delete {
 		return p.refuse(review)
@@ -138,7 +138,7 @@ func (p *Probe) mutate(review *admissionv1.AdmissionRequest) *admissionv1.Admiss
 	return &admissionv1.AdmissionResponse{Allowed: true, Patch: []byte(patch), PatchType: new(admissionv1.PatchTypeJSONPatch)}
 }
 
-// asked does everything as a user for whom there is a policy or webhook. Either that refuses, in the
+// asked requires that admission is asked about each action of a user. Either it refuses, in the
 // words of question, or its change is in the answer.
 func (p *Probe) asked(object *unstructured.Unstructured, who actor, actions []action) {
 	for _, a := range actions {
@@ -148,13 +148,13 @@ func (p *Probe) asked(object *unstructured.Unstructured, who actor, actions []ac
 		}
 		p.Eventually(func() Answer { return p.act(a, object, who.as...) }, func(answer Answer) string {
 			var changed unstructured.Unstructured
-			switch text := strings.ReplaceAll(statusOf(answer), "~1", "/"); { // In a JSON patch it is escaped.
+			switch text := strings.ReplaceAll(statusOf(answer), "~1", "/"); { // A JSON patch escapes slashes.
 			case answer.Code < 300 && json.Unmarshal(answer.Body, &changed.Object) == nil && changed.GetAnnotations()[mutated] == operation:
 			case answer.Code >= 500:
 				return "a refusal by the admission of the check is expected"
 			case strings.Contains(text, fmt.Sprintf("%s is asked about %s of %s/%s", p.ID, operation, p.GroupVersionResource.Resource, a.subresource)):
 			case a.subresource != "" && a.verb == "create" && answer.Code >= 400:
-				// A connection, or the body is not what the subresource takes.
+				// The subresource is a connection, or takes another body.
 			default:
 				return fmt.Sprintf("admission is expected to be asked about %s of %s", operation, a.resource(p))
 			}
@@ -164,7 +164,7 @@ func (p *Probe) asked(object *unstructured.Unstructured, who actor, actions []ac
 	p.unchanged(object)
 }
 
-// question is what a webhook has been asked.
+// question returns a text that says what a webhook has been asked.
 func (p *Probe) question(review *admissionv1.AdmissionRequest) string {
 	text := fmt.Sprintf("%s is asked about %s of %s/%s", p.ID, review.Operation, review.Resource.Resource, review.SubResource)
 	hasObject, hasOld := len(review.Object.Raw) > 0, len(review.OldObject.Raw) > 0
@@ -177,8 +177,8 @@ func (p *Probe) question(review *admissionv1.AdmissionRequest) string {
 	return text
 }
 
-// matching are, in JSON, rules for the resource and all of its subresources, a selector of the check's namespace,
-// and a condition that only the requests of one user meet.
+// matching returns rules for the resource and its subresources, a selector of the check's
+// namespace, and a condition for one user. All are JSON.
 func (p *Probe) matching(user string, operations ...string) (rules, selector, conditions string) {
 	name, namespace := p.GroupVersionResource.Resource, metav1.LabelSelector{}
 	if p.Namespace != "" {
@@ -189,12 +189,13 @@ func (p *Probe) matching(user string, operations ...string) (rules, selector, co
 	return inJSON([]any{rule}), inJSON(namespace), inJSON([]any{condition})
 }
 
-// validatingPolicy refuses whatever a user does, in words that are CEL.
+// validatingPolicy refuses all writes of a user, with a message in CEL.
 func (p *Probe) validatingPolicy(user, message string) {
 	p.policy("v1", "Validating", user, []string{"*"}, `validations: [{expression: "false", messageExpression: `+inJSON(message)+`, reason: Forbidden}]`, "validationActions: [Deny]")
 }
 
-// mutatingPolicy annotates what a user writes. A subresource may have no annotations: there it refuses.
+// mutatingPolicy annotates objects that a user writes. It refuses writes of subresources, which may
+// have no annotations.
 func (p *Probe) mutatingPolicy(user string) {
 	version := ""
 	for _, known := range []string{"v1beta1", "v1"} {
@@ -209,7 +210,7 @@ func (p *Probe) mutatingPolicy(user string) {
 	p.policy(version, "Mutating", user, []string{"CREATE", "UPDATE"}, "reinvocationPolicy: Never, mutations: [{patchType: JSONPatch, jsonPatch: {expression: "+inJSON(expression)+"}}]", "")
 }
 
-// policy makes a policy and its binding, each with what only its kind has.
+// policy makes a policy and its binding, each with fields of its kind.
 func (p *Probe) policy(version, kind, user string, operations []string, spec, binding string) {
 	rules, selector, conditions := p.matching(user, operations...)
 	p.Make(`
@@ -233,7 +234,7 @@ type webhooks struct {
 	answers  map[string]func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 }
 
-// webhook registers a webhook that is asked about whatever a user does. An answer of nil is a failure.
+// webhook registers a webhook for all writes of a user. An answer of nil is a failure.
 func (p *Probe) webhook(kind, user, failurePolicy string, answer func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse) {
 	hooks, name := p.run.hooks, p.Name(user)
 	p.OnlyIf(hooks != nil, "the run has no webhooks: an option names an address where the API's servers reach them")

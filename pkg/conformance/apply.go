@@ -219,7 +219,7 @@ func applyChecks() []Check {
 			// Apply of a scale fails on custom resources: https://github.com/kubernetes/kubernetes/issues/116311.
 			var scaled autoscalingv1.Scale
 			name := p.Create("scale").GetName()
-			// One of the patches changes the number, whatever it is in the example. Otherwise its owner would stay.
+			// One of the patches changes the number of the example. Otherwise its owner would stay.
 			for _, replicas := range []int32{2, 3} {
 				patch := fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas)
 				answer := p.Patch(name, types.MergePatchType, patch, At(p.Collection(name, "scale")), Query("fieldManager", "scaler"))
@@ -238,10 +238,10 @@ func applyChecks() []Check {
 	}}...)
 }
 
-// annotation is the path of an annotation as conflicts and managedFields have it.
+// annotation returns the path of an annotation in conflicts and managedFields.
 func annotation(name string) string { return ".metadata.annotations." + annotationPrefix + name }
 
-// partial is an object with nothing but annotations, to be applied.
+// partial returns an object to apply that has only annotations.
 func (p *Probe) partial(suffix string, annotations map[string]string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(p.GroupVersionKind())
@@ -252,8 +252,8 @@ func (p *Probe) partial(suffix string, annotations map[string]string) *unstructu
 	return object
 }
 
-// owners returns for each manager with its operation, version and subresource the fields that it
-// owns. Managers that the check has not named are left out.
+// owners returns the fields of each manager, by its name, operation, version and subresource. It
+// leaves out managers that the check has not named.
 func (p *Probe) owners(answer Answer) map[string][]string {
 	p.Require(answer, answer.Code == http.StatusOK || answer.Code == http.StatusCreated, "an object is expected")
 	owners := map[string][]string{}
@@ -272,7 +272,7 @@ func (p *Probe) owners(answer Answer) map[string][]string {
 	return owners
 }
 
-// paths are the paths of a set.
+// paths returns the sorted paths of a set.
 func paths(set *fieldpath.Set) []string {
 	paths := []string{}
 	for path := range set.All() {

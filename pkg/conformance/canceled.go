@@ -33,7 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// uncounted is where the library that most servers are made with says why it counts canceled requests
+// uncounted is an issue of the library that most servers use. The library counts canceled requests
 // as its own failures.
 const uncounted = "https://github.com/kubernetes/kubernetes/issues/139256"
 
@@ -44,7 +44,7 @@ func canceledChecks() []Check {
 		Run: func(p *Probe) {
 			object, err := p.New("half").MarshalJSON()
 			p.Require(Answer{}, err == nil, "the example can't be encoded: %v", err)
-			// Only the space at its end is missing, which is no part of the object.
+			// Only the last byte is missing, so that a server could take the object for complete.
 			request := newRequest(http.MethodPost, p.Collection(), stopping{string(object)})
 			if response, err := p.run.open(p.ctx, request); err == nil {
 				response.Body.Close()
@@ -117,7 +117,7 @@ func canceledChecks() []Check {
 			for _, object := range written {
 				event, ok := slow.Reach(object)
 				if !ok {
-					return // It may end early, but must leave nothing out before.
+					return // The watch may end early, but must leave nothing out before.
 				}
 				p.Equal(slow.Answer(), "the resourceVersion of an event of the slow watch", object.GetResourceVersion(), event.Object.GetResourceVersion())
 			}
@@ -125,14 +125,14 @@ func canceledChecks() []Check {
 	}}
 }
 
-// stopping is a body whose last byte never comes.
+// stopping is a body that breaks off before its end.
 type stopping struct{ text string }
 
 func (s stopping) reader() io.Reader {
 	return io.MultiReader(strings.NewReader(s.text), iotest.ErrReader(errors.New("the client has gone away")))
 }
 
-// cancel sends requests and goes away, after a longer time in each of 20 rounds.
+// cancel sends requests and cancels them, after a longer time in each of 20 rounds.
 func (p *Probe) cancel(requests ...Request) {
 	for round := range 20 {
 		ctx, cancel := context.WithTimeout(p.ctx, time.Duration(round)*500*time.Microsecond)
@@ -146,8 +146,8 @@ func (p *Probe) cancel(requests ...Request) {
 
 var counted = regexp.MustCompile(`(?m)^apiserver_request_total\{(.*)\} (\S+)$`)
 
-// requests counts the patches and deletions of the resource that were no dry runs, by the first digit of
-// their codes. Other checks have none that fail.
+// requests counts the patches and deletions of the resource with codes that begin with a digit. It
+// leaves out dry runs. Other checks have no failures among these.
 func (p *Probe) requests(metrics Answer, digit string) float64 {
 	sum := 0.0
 	for _, match := range counted.FindAllSubmatch(metrics.Body, -1) {

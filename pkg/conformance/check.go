@@ -14,20 +14,20 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package conformance finds out where an API differs from the behaviour that clients of
-// Kubernetes rely on. It examines any API that kube-apiserver serves: that of an APIService, a
+// Package conformance finds differences of an API from the behaviour that clients of Kubernetes
+// rely on. It examines any API that kube-apiserver serves: of an APIService, a
 // CustomResourceDefinition, or a built-in group.
 //
 // A Check is one such behaviour. Checks are tables, one for each area, in files that are named like
-// the areas. A Probe is to a check what testing.T is to a test: it sends requests, keeps what was
-// sent and what came, and ends the check with the first finding.
+// the areas. A Probe is to a check what testing.T is to a test. It sends requests, records them
+// with their answers, and ends the check with the first finding.
 //
 //	Run       learns each resource from discovery, then runs its checks side by side
 //	Resource  is what discovery and OpenAPI say
 //	Example   is an object that the API accepts, and valid changes of it
 //	Report    has a result for every check and resource
 //
-// Package broken has for each check a transport that breaks the one behaviour that the check is for.
+// Package broken has a transport for each check that breaks its behaviour.
 package conformance
 
 import (
@@ -36,19 +36,19 @@ import (
 	"strings"
 )
 
-// Level is how much a run asks of an API.
+// Level says which checks a run has.
 type Level string
 
 const (
-	// Basic are the checks that take less than a second each.
+	// Basic has the checks that take less than a second each.
 	Basic Level = "basic"
-	// Full are all checks of an API in honest use.
+	// Full has all checks of an API in honest use.
 	Full Level = "full"
 	// Hostile adds requests that no honest client sends.
 	Hostile Level = "hostile"
 )
 
-// Levels returns all levels, each of which includes those before it.
+// Levels returns all levels. Each includes those before it.
 func Levels() []Level { return []Level{Basic, Full, Hostile} }
 
 // Includes tells whether a run of the level has the checks of another.
@@ -69,13 +69,14 @@ type Check struct {
 	// Needs are verbs that discovery has to list, such as "create" or "status/update". A
 	// run that only reads has none of the checks that need a verb that writes.
 	Needs []string
-	// Unless says why the check makes no sense for a resource. It may be nil, and returns "" if it does.
+	// Unless says why the check makes no sense for a resource. It may be nil, and returns "" if the
+	// check makes sense.
 	Unless func(*Resource) string
-	// Run looks.
+	// Run makes the check.
 	Run func(*Probe)
 }
 
-// Area is what the check is about.
+// Area returns the part of the ID before the slash.
 func (c Check) Area() string {
 	area, _, _ := strings.Cut(c.ID, "/")
 	return area
@@ -100,7 +101,8 @@ func Checks() []Check {
 	)
 }
 
-// common gives checks of a table the source, the verbs and the exception that they don't have themselves.
+// common gives checks the source, the verbs and the exception of another one if they have none
+// themselves.
 func common(of Check, checks ...Check) []Check {
 	for i := range checks {
 		check := &checks[i]

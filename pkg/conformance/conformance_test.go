@@ -33,7 +33,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// TestChecks shows that every check says what it is, where that is written, and is there once.
+// TestChecks shows that every check has its own ID, a rule and a source.
 func TestChecks(t *testing.T) {
 	seen := map[string]bool{}
 	for _, check := range Checks() {
@@ -81,7 +81,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// TestWithin tells values that are missing from others: a definition may have no schema for its status.
+// TestWithin tells missing values from others. A definition may have no schema for its status.
 func TestWithin(t *testing.T) {
 	for name, test := range map[string]struct {
 		whole any
@@ -154,7 +154,7 @@ watch  ✗ 1
 	require.EqualError(t, report.Write(&out, "pdf"), `the format "pdf" is unknown: there are text, json, junit, html`)
 }
 
-// schemas are those of a kind in several shapes.
+// schemas returns an exampleMaker with schemas of several shapes.
 func schemas() exampleMaker {
 	number := func(value float64) *float64 { return &value }
 	object := func(required []string, properties map[string]spec.Schema) spec.Schema {

@@ -105,7 +105,7 @@ func deletionChecks() []Check {
 	return checks
 }
 
-// held creates an object with a finalizer, which is removed after the check.
+// held creates an object with a finalizer, and removes that after the check.
 func (p *Probe) held(suffix string, changes ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	path := p.Collection(p.Name(suffix))
 	p.Cleanup(func(ctx context.Context) {
@@ -157,11 +157,12 @@ func namespaceChecks() []Check {
 			hard := 100
 			counted := func() {
 				p.Within(controllerPatience, func() Answer {
-					// A change of the quota makes the controller count again, which it may have done before it knew the kind.
+					// A change of the quota makes the controller count again. It may have counted
+					// before it knew the kind.
 					hard++
 					return p.Patch("", types.MergePatchType, map[string]any{"spec": map[string]any{"hard": map[string]any{count: hard}}}, At("/api/v1/namespaces/"+p.Namespace+"/resourcequotas/counted"))
 				}, func(answer Answer) string {
-					// Controllers may create some as well.
+					// Controllers may create objects as well.
 					want := strconv.Itoa(len(p.Items(p.Do(http.MethodGet, p.Collection(), nil)).Items))
 					if used, _, _ := unstructured.NestedString(p.Object(answer, http.StatusOK).Object, "status", "used", count); used != want {
 						return fmt.Sprintf("a count of %s is expected", want)

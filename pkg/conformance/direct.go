@@ -34,11 +34,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// errItself says why there is no server past kube-apiserver.
+// errItself says why no server is behind kube-apiserver.
 var errItself = errors.New("kube-apiserver serves the group version itself")
 
-// server returns the server of the resource's APIService, which requests reach past kube-apiserver
-// with no credentials but their own. An error says why there is none.
+// server returns the server of the resource's APIService, for requests past kube-apiserver. They
+// have only their own credentials. An error says why there is no server.
 func (p *Probe) server() (*endpoint, error) {
 	if p.Group == "" {
 		return nil, errItself
@@ -101,17 +101,19 @@ func (p *Probe) addressOf(namespace, name string, port int32) (string, error) {
 	return "", fmt.Errorf("the Service %s/%s has no endpoint", namespace, name)
 }
 
-// directly returns the option that sends a request past kube-apiserver, and ends the check if nothing does.
+// directly returns the option that sends a request past kube-apiserver. It ends the check if that
+// is not possible.
 func (p *Probe) directly() Option {
 	server, err := p.server()
 	p.OnlyIf(err == nil, "the check needs the server behind kube-apiserver: %v", err)
 	return through(server)
 }
 
-// throughMain leaves a request where it goes.
+// throughMain leaves the destination of a request unchanged.
 func throughMain(*Request) {}
 
-// doors are the ways to the API: through kube-apiserver, and past it where that is possible.
+// doors returns the ways to the API. One leads through kube-apiserver, and another past it if that
+// is possible.
 func (p *Probe) doors() []Option {
 	doors := []Option{throughMain}
 	if server, err := p.server(); err == nil {
@@ -126,8 +128,8 @@ type actor struct {
 	as      []Option
 }
 
-// user is someone who is impersonated, and ends the check if the run's user may not do that. The
-// suffix tells those of different checks apart.
+// user returns an impersonated user. It ends the check if the run's user may not impersonate. The
+// suffix tells users of different checks apart.
 func (p *Probe) user(suffix string, groups ...string) actor {
 	name := p.Name(suffix)
 	as := As(name, groups...)
@@ -138,7 +140,7 @@ func (p *Probe) user(suffix string, groups ...string) actor {
 	return actor{rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}, []Option{as}}
 }
 
-// account is a service account, whose token also the server behind kube-apiserver takes.
+// account returns a service account. The server behind kube-apiserver accepts its token, too.
 func (p *Probe) account(suffix string) actor {
 	if p.accounts = cmp.Or(p.accounts, p.Namespace); p.accounts == "" {
 		p.accounts = p.OtherNamespace("accounts")
@@ -150,15 +152,15 @@ func (p *Probe) account(suffix string) actor {
 	})
 	p.OnlyIf(answer.Code != http.StatusForbidden, "the check needs a token of a service account: %s", statusOf(answer))
 	token, _, _ := unstructured.NestedString(p.Object(answer, http.StatusCreated).Object, "status", "token")
-	p.Require(answer, token != "", "a token is expected") // Without one the account would be nobody.
+	p.Require(answer, token != "", "a token is expected") // Without a token, requests would be anonymous.
 	return actor{
 		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: p.accounts, Name: name},
 		[]Option{through(p.run.anonymous), Header("Authorization", "Bearer "+token)},
 	}
 }
 
-// may gives the actor a permission, in the check's namespace or for a resource without namespaces
-// everywhere. Permissions of paths are always everywhere.
+// may gives the actor a permission in the check's namespace. Permissions for paths and for
+// resources without namespaces apply everywhere.
 func (p *Probe) may(who actor, suffix, verb, resource string, names ...string) {
 	rule := rbacv1.PolicyRule{APIGroups: []string{p.Group}, Resources: []string{resource}, Verbs: []string{verb}, ResourceNames: names}
 	scope, namespace := "", p.Namespace

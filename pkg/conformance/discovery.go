@@ -127,7 +127,8 @@ func discoveryChecks() []Check {
 	}}
 }
 
-// entries are what clients read of the entries of the resource and its subresources.
+// entries returns texts with the fields that clients read of the resource's and its subresources'
+// entries.
 func (p *Probe) entries(list metav1.APIResourceList) []string {
 	var entries []string
 	for _, entry := range list.APIResources {

@@ -43,7 +43,7 @@ import (
 )
 
 const (
-	// attempts is how often an example is corrected by what validation says of it.
+	// attempts is how often an example is corrected after validation refuses it.
 	attempts = 20
 	// tried is how many changes of an example are tried, and kept how many valid ones it gets.
 	tried, kept = 40, 3
@@ -71,7 +71,7 @@ func (c Change) in(object *unstructured.Unstructured) bool {
 // New returns a copy of the object without a name.
 func (e *Example) New() *unstructured.Unstructured { return e.object.DeepCopy() }
 
-// Change gives the object the value of the first change.
+// Change sets the value of the first change in the object.
 func (e *Example) Change(object *unstructured.Unstructured) error {
 	if len(e.Changes) == 0 {
 		return errors.New("no field is known to have another valid value: a second example of the kind shows one")
@@ -79,9 +79,9 @@ func (e *Example) Change(object *unstructured.Unstructured) error {
 	return unstructured.SetNestedField(object.Object, e.Changes[0].Value, e.Changes[0].Path...)
 }
 
-// example returns an object that the API accepts: the one that is given, or one made from the
-// schema and corrected by what validation says of it. Changes are those between two given
-// examples, and values of the schema that the API accepts for the object.
+// example returns an object that the API accepts. It is a given one, or made from the schema and
+// corrected after refusals. Its changes are the differences between two given examples, and other
+// values of the schema. The API accepts all of them.
 func (r *run) example(ctx context.Context, resource *Resource, namespace string) (*Example, error) {
 	if r.ReadOnly || resource.lacks("", "create") != "" {
 		return nil, errors.New("no objects can be created")
@@ -115,7 +115,7 @@ func (r *run) example(ctx context.Context, resource *Resource, namespace string)
 	return example, err
 }
 
-// ReadExamples reads the objects of YAML files, and of those in directories.
+// ReadExamples returns the objects of YAML files, and of files in directories.
 func ReadExamples(paths ...string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	visit := func(path string, entry fs.DirEntry, err error) error {
@@ -149,7 +149,7 @@ func ReadExamples(paths ...string) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// stripped is an object without what is particular to one.
+// stripped returns a copy of an object's content.
 func stripped(object *unstructured.Unstructured) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: runtime.DeepCopyJSON(content(object))}
 }
@@ -172,7 +172,7 @@ type exampleMaker struct {
 	schemas   map[string]*spec.Schema
 }
 
-// root is the schema of the kind, empty if OpenAPI has none.
+// root returns the schema of the kind, or an empty one if OpenAPI has none.
 func (m exampleMaker) root() *spec.Schema {
 	if models := modelsOf(m.schemas, m.resource.GroupVersionKind()); len(models) > 0 {
 		return models[0]
@@ -182,7 +182,7 @@ func (m exampleMaker) root() *spec.Schema {
 
 func (m exampleMaker) resolve(schema *spec.Schema) *spec.Schema { return resolve(m.schemas, schema) }
 
-// make makes an object with what is required, and with what validation misses in it.
+// make returns an object with all required fields, and with those that validation asks for.
 func (m exampleMaker) make(ctx context.Context) (*unstructured.Unstructured, error) {
 	object, ok := m.value(m.root(), 0).(map[string]any)
 	if !ok {
@@ -219,11 +219,10 @@ func (m exampleMaker) named(object *unstructured.Unstructured) *unstructured.Uns
 	return object
 }
 
-// index is an index or a key in the path of a field.
+// index matches an index or a key in the path of a field.
 var index = regexp.MustCompile(`\[([^\]]*)\]`)
 
-// correct changes an object by what validation says of its fields. It tells whether there was
-// anything to change.
+// correct changes the fields of an object that validation refused. It tells whether it changed any.
 func (m exampleMaker) correct(object *unstructured.Unstructured, refusal Answer, attempt int) bool {
 	var status metav1.Status
 	if json.Unmarshal(refusal.Body, &status) != nil || status.Details == nil {
@@ -244,11 +243,11 @@ func (m exampleMaker) correct(object *unstructured.Unstructured, refusal Answer,
 	return corrected
 }
 
-// supportedValue is the first one of those that validation names.
+// supportedValue matches the first supported value that validation names.
 var supportedValue = regexp.MustCompile(`supported values: "([^"]*)"`)
 
-// set sets a field of an object or an element of a list, which is at a path of the example. It tells
-// whether it could.
+// set sets a field or an element of a list within a value, and tells whether it could. The value is
+// at a path of the example.
 func (m exampleMaker) set(value any, path, at []string, to any) bool {
 	at = append(at, path[0])
 	switch value := value.(type) {
@@ -275,7 +274,7 @@ func (m exampleMaker) set(value any, path, at []string, to any) bool {
 	return false
 }
 
-// at is the schema of a field.
+// at returns the schema of a field.
 func (m exampleMaker) at(path ...string) *spec.Schema {
 	schema := m.root()
 	for _, name := range path {
@@ -295,8 +294,8 @@ func (m exampleMaker) at(path ...string) *spec.Schema {
 	return m.resolve(schema)
 }
 
-// value makes a value of a schema, or nil if there is none. Another variant gives another value
-// where the schema leaves a choice.
+// value returns a value of a schema, or nil if it finds none. Another variant gives another value
+// if the schema allows several.
 func (m exampleMaker) value(schema *spec.Schema, variant int) any {
 	schema = m.resolve(schema)
 	switch {
@@ -371,7 +370,7 @@ func least(schema *spec.Schema) float64 {
 	return least
 }
 
-// text makes a string of a format that matches the pattern, if it knows one.
+// text returns a string that fits the schema, or nil if it knows none.
 func text(schema *spec.Schema, variant int) any {
 	texts, found := map[string][]string{
 		"date-time": {"2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"}, "date": {"2026-01-01", "2026-01-02"}, "byte": {"YQ==", "Yg=="}, "duration": {"1h", "2h"},
@@ -395,7 +394,7 @@ func text(schema *spec.Schema, variant int) any {
 	return texts[variant%len(texts)]
 }
 
-// changes returns those that the API accepts for an object.
+// changes returns the candidates that the API accepts for an object.
 func (m exampleMaker) changes(ctx context.Context, object *unstructured.Unstructured, candidates []Change) ([]Change, error) {
 	if m.resource.lacks("", "patch") != "" || m.resource.lacks("", "delete") != "" {
 		return nil, nil
@@ -416,7 +415,7 @@ func (m exampleMaker) changes(ctx context.Context, object *unstructured.Unstruct
 	var changes []Change
 	for _, change := range candidates[:min(tried, len(candidates))] {
 		patch := map[string]any{}
-		// What is a default anyway changes nothing.
+		// A default value changes nothing.
 		if change.in(created) || unstructured.SetNestedField(patch, change.Value, change.Path...) != nil {
 			continue
 		}
@@ -435,8 +434,8 @@ func (m exampleMaker) changes(ctx context.Context, object *unstructured.Unstruct
 	return changes, nil
 }
 
-// candidates are other values for fields: first for those that the object has, then for those
-// that only the schema has.
+// candidates returns other values for fields. Fields of the object come first, and other fields of
+// the schema follow.
 func (m exampleMaker) candidates(object map[string]any, schema *spec.Schema, path []string) []Change {
 	var has, lacks []Change
 	m.collect(object, schema, path, &has, &lacks)
@@ -476,7 +475,7 @@ func (m exampleMaker) collect(object map[string]any, schema *spec.Schema, path [
 	}
 }
 
-// differences are the values of another object that this one does not have.
+// differences returns the values of another object that differ from this one's.
 func differences(object, other map[string]any, path []string) []Change {
 	var changes []Change
 	for name, value := range other {

@@ -142,7 +142,7 @@ func formsChecks() []Check {
 		})
 }
 
-// binary is the check of a form that begins with magic bytes, and that servers need not have.
+// binary returns the check of an optional form that begins with magic bytes.
 func binary(id, source, media, magic, unless string) Check {
 	return Check{
 		ID: id, Source: source, Needs: []string{"create", "get", "update"},

@@ -31,17 +31,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// attack is a request that no honest client sends. In its strings, what stands in braces is filled in.
+// attack is a request that no honest client sends. Its strings have placeholders in braces.
 type attack struct {
 	method, path, kind, accept, body string
-	// code is what Kubernetes answers, or refusal for any of 400 and more. Without it only the form is known: a
-	// refusal that is no failure, or success where the request is not as bad as it looks.
+	// code is the code that Kubernetes answers with, or refusal for any of 400 and more. Without
+	// it, the server may refuse or accept the request, but not fail.
 	code int
-	// upstream is where to see that a library that most servers are made with answers 500, or text.
+	// upstream shows that a library that most servers use answers with 500, or with text.
 	upstream string
 }
 
-// each sends each of the texts in each of the places. What the first attack has is common to all.
+// each returns attacks with each text in each place. All have the fields of the first attack.
 func each(common attack, texts []string, places ...func(string) attack) (all []attack) {
 	for _, text := range texts {
 		for _, in := range places {
@@ -53,7 +53,7 @@ func each(common attack, texts []string, places ...func(string) attack) (all []a
 	return all
 }
 
-// around are texts with the same before and behind them.
+// around returns texts with a prefix and a suffix.
 func around(before string, texts []string, behind string) []string {
 	texts = slices.Clone(texts)
 	for i := range texts {
@@ -66,7 +66,7 @@ const (
 	refusal = 4
 
 	applyQuery = "{object}?fieldManager=conformance&force=true&dryRun=All"
-	// issues are where these differences are known.
+	// Upstream knows these differences.
 	unreadVersion = "https://github.com/kubernetes/kubernetes/issues/139485"
 	unfitApply    = "https://github.com/kubernetes/kubernetes/issues/139253"
 	unfitPatch    = "https://github.com/kubernetes/kubernetes/issues/54423"
@@ -74,7 +74,7 @@ const (
 	noResource    = "https://github.com/kubernetes/kubernetes/blob/v1.37.1/staging/src/k8s.io/apiserver/pkg/endpoints/filters/requestinfo.go"
 )
 
-// The places where a text is sent, in most of them as the body.
+// These functions return places to send a text, most of them as the body.
 
 func creating(body string) attack {
 	return attack{method: http.MethodPost, path: "{collection}?dryRun=All", kind: asJSON, body: body}
@@ -103,7 +103,7 @@ func removing(body string) attack {
 	return attack{method: http.MethodDelete, path: "{object}?dryRun=All", kind: asJSON, body: body}
 }
 
-// removingNothing is for options that may be valid. They take the place of those of the query.
+// removingNothing is for options that may be valid. They would replace the dryRun of the query.
 func removingNothing(body string) attack {
 	return attack{method: http.MethodDelete, path: "{object}-missing", kind: asJSON, body: body}
 }
@@ -115,20 +115,20 @@ func deleting(path string) attack {
 func getting(path string) attack  { return attack{method: http.MethodGet, path: path} }
 func listing(query string) attack { return getting("{collection}?" + query) }
 
-// everywhere are all places that take a body.
+// everywhere returns all places that take a body.
 func everywhere() []func(string) attack {
 	return []func(string) attack{creating, replacing, removing, merging, strategic, jsonPatching, applying}
 }
 
-// upToMetadata is an object as far as its metadata.
+// upToMetadata is the beginning of an object, before its metadata.
 const upToMetadata = `{"apiVersion":"{version}","kind":"{kind}","metadata":`
 
-// objectWith is an object with more metadata, and more beside it.
+// objectWith returns an object with more metadata, and more fields beside it.
 func objectWith(metadata, beside string) string {
 	return upToMetadata + `{"name":"{name}"` + metadata + `}` + beside + `}`
 }
 
-// send sends attacks and looks at the answers, and then whether the API is as before.
+// send sends attacks and checks the answers, and that the API is then as before.
 func (p *Probe) send(all []attack) {
 	all = slices.DeleteFunc(all, func(a attack) bool { return !p.offers(a) })
 	p.OnlyIf(len(all) > 0, "the check has requests of other verbs only; those of the resource are %s", strings.Join(p.Discovered.Verbs, ", "))
@@ -164,7 +164,7 @@ func (p *Probe) filler(name string) *strings.Replacer {
 		"{kind}", p.Kind, "{name}", name, "{resource}", p.GroupVersionResource.Resource, "{namespace}", p.Namespace, "{group}", p.Group)
 }
 
-// withstand sends an attack, and ends the check unless it is answered as by Kubernetes.
+// withstand sends an attack, and ends the check unless the answer is like that of Kubernetes.
 func (p *Probe) withstand(a attack, filler *strings.Replacer) {
 	options := []Option{func(r *Request) { r.Header.Del("Content-Type") }}
 	for name, value := range map[string]string{"Content-Type": a.kind, "Accept": a.accept} {
@@ -192,16 +192,16 @@ func (p *Probe) withstand(a attack, filler *strings.Replacer) {
 	}
 }
 
-// below are the updates and creations among the attacks, for subresources.
+// below returns the updates and creations among the attacks, for subresources.
 func (p *Probe) below(all []attack) (below []attack) {
 	for _, subresource := range slices.Sorted(maps.Keys(p.Subresources)) {
 		for _, a := range all {
 			verb := map[string]string{http.MethodPut: "update", http.MethodPost: "create"}[a.method]
-			// What else is invalid in an object need not be so in another kind.
+			// Other invalid fields of the object may be valid in another kind.
 			if verb == "" || a.method == http.MethodPost && a.code == http.StatusUnprocessableEntity || p.lacks(subresource, verb) != "" {
 				continue
 			}
-			if a.method == http.MethodPost { // It may be a connection, which has no dry run: 400.
+			if a.method == http.MethodPost { // The subresource may be a connection, which refuses a dry run with 400.
 				a.code = min(a.code, refusal)
 			}
 			_, query, _ := strings.Cut(a.path, "?")
@@ -212,8 +212,9 @@ func (p *Probe) below(all []attack) (below []attack) {
 	return below
 }
 
-// fair takes codes from attacks that only what is stored is answered with: kube-apiserver does not validate the
-// metadata of its own reviews, nor the versions of lists that it computes. Without an example no object is stored.
+// fair removes the codes of attacks that only stored objects are answered with. kube-apiserver does
+// not validate the metadata of its own reviews, nor the versions of computed lists. Without an
+// example, no object is stored.
 func (p *Probe) fair(attacks []attack) []attack {
 	unstored, computed := p.lacks("", "get") != "", p.lacks("", "watch") != ""
 	for i := range attacks {
@@ -227,7 +228,7 @@ func (p *Probe) fair(attacks []attack) []attack {
 	return attacks
 }
 
-// needsProtobuf ends the check if the API gives no protobuf.
+// needsProtobuf ends the check if the API has no protobuf.
 func (p *Probe) needsProtobuf() {
 	answer := p.Do(http.MethodGet, p.Collection(), nil, Query("limit", "1"), Header("Accept", asProtobuf))
 	p.OnlyIf(answer.Code != http.StatusNotAcceptable, "the API has no protobuf; sent nevertheless, it makes k8s.io/apiextensions-apiserver v0.37 panic, since its protobuf serializer is not strict: %s", customObjects)
@@ -243,7 +244,8 @@ func (p *Probe) alive() {
 	}
 }
 
-// hostileChecks are tables of requests. A table is made when its check runs: some are large.
+// hostileChecks returns checks with tables of requests. A table is made when its check runs, since
+// some are large.
 func hostileChecks() []Check {
 	var checks []Check
 	for _, table := range []struct {
@@ -333,7 +335,7 @@ func hostileChecks() []Check {
 		},
 	}, {
 		"metadata", "Invalid metadata is refused.", conventions + "#metadata", func() []attack {
-			// Kinds whose names need only be parts of a path, such as ClusterRole, accept the second ones.
+			// Kinds with path segments for names, such as ClusterRole, accept seldomNames.
 			noNames, seldomNames := []string{"a/b", "..", "a%", ""}, []string{`a\u0000`, "a b", "-a", "ä", strings.Repeat("a", 254)}
 			metadata := []string{
 				`"labels":{"a b":"c"}`, `"labels":{"a":"b c"}`, `"annotations":{"a b":"c"}`, `"finalizers":["a b"]`, `"ownerReferences":[{}]`, `"ownerReferences":[{"apiVersion":"a/b/c","kind":"A","name":"a","uid":"a"}]`,
@@ -528,7 +530,7 @@ func hostileChecks() []Check {
 	})
 }
 
-// mutations sends good requests with random changes. None is a watch, which would take its time.
+// mutations sends valid requests with random changes. None is a watch, which would take too long.
 func mutations(p *Probe) {
 	const most, longest = 300, 15 * time.Second
 	random := rand.New(rand.NewPCG(p.run.Seed, 1)) //nolint:gosec // It has to be repeatable.
@@ -536,7 +538,7 @@ func mutations(p *Probe) {
 	filler := p.filler(target.GetName())
 	example := inJSON(p.New("mutated").Object)
 	current := target.DeepCopy()
-	current.SetResourceVersion("") // A malformed one is known to be answered with 500.
+	current.SetResourceVersion("") // A malformed resourceVersion is known to be answered with 500.
 	seeds := append([]attack{
 		creating(example), replacing(inJSON(current.Object)), applying(objectWith(`,"labels":{"a":"b"}`, "")),
 		jsonPatching(`[{"op":"add","path":"/metadata/labels/a","value":"b"},{"op":"copy","from":"/metadata/labels","path":"/metadata/annotations"}]`), merging(`{"metadata":{"labels":{"a":"b"},"finalizers":["example.com/a"]}}`),
@@ -567,7 +569,7 @@ func mutations(p *Probe) {
 	p.unchanged(target)
 }
 
-// mutation changes a text at one place.
+// mutation returns a text with one change.
 func mutation(random *rand.Rand, text string) string {
 	pieces := []string{"", "null", "{}", "[]", `""`, "{", "}", "[", "]", `"`, ",", ":", "-1", "1e9", "9223372036854775808", "1.5", "true", `\u0000`, "\x00", "\xff", " ", "\n- ", "metadata", "spec", "/", "..", "*", "&a ", "*a", "!!binary ", strings.Repeat("a", 300)}
 	from := random.IntN(len(text) + 1)

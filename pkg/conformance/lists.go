@@ -28,7 +28,7 @@ import (
 
 const versions = concepts + "#resource-versions"
 
-// at are the parameters of a list at a resource version. An empty match is none.
+// at returns an option for a read at a resource version. An empty match is left out.
 func at(version, match string) Option {
 	return func(r *Request) {
 		r.Query.Set("resourceVersion", version)
@@ -172,7 +172,7 @@ func listChecks() []Check {
 			p.Create("b")
 			p.Eventually(func() Answer { return p.Do(http.MethodGet, p.Collection(), nil, Query("limit", "1")) }, func(answer Answer) string {
 				page := p.Items(answer)
-				// Others may write here as well.
+				// Other clients may write here as well.
 				rest := p.Do(http.MethodGet, p.Collection(), nil, Query("continue", page.GetContinue()))
 				if rest.Code != http.StatusOK {
 					return "a next page is expected"

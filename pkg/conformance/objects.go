@@ -30,7 +30,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// annotationPrefix begins the names of annotations that checks write: unlike a field of the spec, every kind has them.
+// annotationPrefix begins the names of annotations that checks write. Every kind has annotations,
+// unlike a field of the spec.
 const annotationPrefix = "conformance.example.com/"
 
 // annotate gives an object an annotation.
@@ -38,14 +39,14 @@ func annotate(object *unstructured.Unstructured, name, value string) {
 	object.SetAnnotations(labels.Merge(object.GetAnnotations(), map[string]string{annotationPrefix + name: value}))
 }
 
-// labeled is a change that gives an object a label.
+// labeled returns a change that gives an object a label.
 func labeled(name, value string) func(*unstructured.Unstructured) {
 	return func(object *unstructured.Unstructured) {
 		object.SetLabels(labels.Merge(object.GetLabels(), map[string]string{name: value}))
 	}
 }
 
-// annotations are those that checks have written.
+// annotations returns the annotations that checks have written, without annotationPrefix.
 func annotations(object *unstructured.Unstructured) map[string]string {
 	own := map[string]string{}
 	for name, value := range object.GetAnnotations() {
@@ -56,7 +57,7 @@ func annotations(object *unstructured.Unstructured) map[string]string {
 	return own
 }
 
-// annotated is a change that gives an object annotations, each with its name as the value.
+// annotated returns a change that gives an object annotations, each with its name as the value.
 func annotated(names ...string) func(*unstructured.Unstructured) {
 	return func(object *unstructured.Unstructured) {
 		for _, name := range names {
@@ -65,19 +66,19 @@ func annotated(names ...string) func(*unstructured.Unstructured) {
 	}
 }
 
-// Annotated ends the check unless an answer is an object with just these annotations of checks.
+// Annotated ends the check unless an answer is an object with exactly these annotations of checks.
 func (p *Probe) Annotated(answer Answer, want map[string]string) {
 	p.Equal(answer, "annotations", want, annotations(p.Object(answer, http.StatusOK)))
 }
 
-// Listed returns a list, and ends the check unless its objects are those with the suffixes in a text.
+// Listed returns a list, and ends the check unless its objects are those with these suffixes.
 func (p *Probe) Listed(answer Answer, suffixes string) *unstructured.UnstructuredList {
 	list := p.Items(answer)
 	p.Equal(answer, "names", p.names(suffixes), names(list))
 	return list
 }
 
-// unnamed is a new object whose name the server makes.
+// unnamed returns a new object with generateName instead of a name.
 func (p *Probe) unnamed(prefix string) *unstructured.Unstructured {
 	object := p.New("")
 	object.SetName("")
@@ -90,7 +91,7 @@ func (p *Probe) Update(name string, change func(*unstructured.Unstructured), opt
 	return p.Object(p.Rewrite(name, change, options...), http.StatusOK)
 }
 
-// Rewrite updates an object as it is now, and again if a controller has written it meanwhile.
+// Rewrite updates the present object, and tries again if a controller has written it meanwhile.
 func (p *Probe) Rewrite(name string, change func(*unstructured.Unstructured), options ...Option) Answer {
 	return p.Eventually(func() Answer {
 		object := p.Object(p.Get(name), http.StatusOK)
@@ -99,7 +100,7 @@ func (p *Probe) Rewrite(name string, change func(*unstructured.Unstructured), op
 	}, conflict)
 }
 
-// until is a condition of Probe.Eventually: something is missing until answers meet it.
+// until returns a condition for Probe.Eventually. Something is missing until answers meet it.
 func until(missing string, met func(Answer) bool) func(Answer) string {
 	return func(answer Answer) string {
 		if met(answer) {
@@ -109,12 +110,14 @@ func until(missing string, met func(Answer) bool) func(Answer) string {
 	}
 }
 
-// while is a condition of Probe.Eventually: something is missing as long as answers have one of the codes.
+// while returns a condition for Probe.Eventually. Something is missing as long as answers have one
+// of the codes.
 func while(missing string, codes ...int) func(Answer) string {
 	return until(missing, func(answer Answer) bool { return !slices.Contains(codes, answer.Code) })
 }
 
-// conflict is there as long as a controller writes between a read and an update.
+// conflict is a condition for Probe.Eventually. It fails as long as a controller writes between a
+// read and an update.
 func conflict(answer Answer) string {
 	return while("an update of what was just read is expected", http.StatusConflict)(answer)
 }
@@ -142,7 +145,7 @@ func (p *Probe) Change(object *unstructured.Unstructured) {
 	}
 }
 
-// names are those of a list's objects, in order.
+// names returns the sorted names of a list's objects.
 func names(list *unstructured.UnstructuredList) []string {
 	names := []string{}
 	for _, item := range list.Items {
@@ -152,7 +155,7 @@ func names(list *unstructured.UnstructuredList) []string {
 	return names
 }
 
-// names are those of objects with the suffixes in a text.
+// names returns the names of objects with these suffixes.
 func (p *Probe) names(suffixes string) []string {
 	names := []string{}
 	for _, suffix := range strings.Fields(suffixes) {
@@ -161,13 +164,13 @@ func (p *Probe) names(suffixes string) []string {
 	return names
 }
 
-// identity is what a client says of an object to name it.
+// identity returns the kind, name, namespace and labels of an object.
 func identity(object *unstructured.Unstructured) []any {
 	return []any{object.GroupVersionKind().String(), object.GetName(), object.GetNamespace(), object.GetLabels()}
 }
 
-// Same ends the check if two states of an object differ, but for what other clients own: a controller may have
-// written between them.
+// Same ends the check if two states of an object differ. It ignores fields that other clients own,
+// since a controller may have written between the two.
 func (p *Probe) Same(answer Answer, what string, want, got *unstructured.Unstructured) {
 	want, got = want.DeepCopy(), got.DeepCopy()
 	for _, entry := range append(want.GetManagedFields(), got.GetManagedFields()...) {
@@ -188,12 +191,12 @@ func (p *Probe) Same(answer Answer, what string, want, got *unstructured.Unstruc
 // manager is the field manager of requests that name none.
 const manager = "conformance"
 
-// managers are those of all requests.
+// managers returns the field managers of all requests.
 func managers() []string {
 	return []string{manager, "alice", "bob", "carol", "baker", "scaler", "gone"}
 }
 
-// without removes fields, as managedFields have them, from an object. Of lists it leaves nothing.
+// without removes fields, in the form of managedFields, from an object. It removes whole lists.
 func without(object, fields map[string]any) {
 	for key, below := range fields {
 		name, _ := strings.CutPrefix(key, "f:")
@@ -207,12 +210,13 @@ func without(object, fields map[string]any) {
 	}
 }
 
-// onlyMetadata is an object in the form that has its metadata and nothing else.
+// onlyMetadata returns an object as PartialObjectMetadata.
 func onlyMetadata(object *unstructured.Unstructured) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": object.Object["metadata"]}}
 }
 
-// revision is the resource version of an object or a list, which since Kubernetes 1.35 clients may compare.
+// revision returns the resource version of an object or a list as a number. Since Kubernetes 1.35,
+// clients may compare them.
 func (p *Probe) revision(answer Answer, object interface{ GetResourceVersion() string }) uint64 {
 	revision, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
 	p.Require(answer, err == nil && !strings.HasPrefix(object.GetResourceVersion(), "0"), "a decimal number that is not 0 is expected as the resource version, %q came", object.GetResourceVersion())
@@ -237,7 +241,7 @@ func (p *Probe) beingDeleted(name string) {
 	}))
 }
 
-// refusedFor ends the check unless the answer is 422 with a cause about a field or what is in it.
+// refusedFor ends the check unless the answer is 422 with a cause about a field or its content.
 func (p *Probe) refusedFor(answer Answer, field string) {
 	status := p.Refused(answer, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 	p.Require(answer, slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool { return strings.HasPrefix(cause.Field, field) }), "a cause with the field %s is expected", field)

@@ -130,7 +130,7 @@ func openAPIChecks() []Check {
 			want, got := fields(definitions, before[0]), fields(document.Components.Schemas, models[0])
 			p.Equal(answer, "the fields of the kind, as in OpenAPI v2", slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)))
 			for name, below := range want {
-				// OpenAPI v2 leaves out what it can't express.
+				// OpenAPI v2 leaves out fields that it can't express.
 				if len(below) > 0 {
 					p.Equal(answer, "the fields of "+name+", as in OpenAPI v2", below, got[name])
 				}
@@ -139,7 +139,7 @@ func openAPIChecks() []Check {
 	}}
 }
 
-// kindless excludes what discovery has subresources of, and nothing else.
+// kindless excludes resources that have only subresources in discovery.
 func kindless(resource *Resource) string {
 	if resource.Kind == "" {
 		return "discovery has subresources of it only"
@@ -151,7 +151,7 @@ func kindless(resource *Resource) string {
 func (p *Probe) openAPIAddress() string {
 	var list handler3.OpenAPIV3Discovery
 	index := p.Do(http.MethodGet, "/openapi/v3", nil)
-	// kube-apiserver says that it is text.
+	// kube-apiserver says that the index is text.
 	err := json.Unmarshal(index.Body, &list)
 	p.Require(index, index.Code == http.StatusOK && err == nil, "an index as JSON is expected: %v", err)
 	entry, found := list.Paths[strings.TrimPrefix(root(p.GroupVersion()), "/")]
@@ -167,7 +167,7 @@ func (p *Probe) openAPI() (Answer, *spec3.OpenAPI) {
 	return answer, document
 }
 
-// typedBy returns an object with the types of a document.
+// typedBy returns an object as a value with the types of a document.
 func typedBy(document *spec3.OpenAPI, object *unstructured.Unstructured) (*typed.TypedValue, error) {
 	converter, err := managedfields.NewTypeConverter(document.Components.Schemas, false)
 	if err != nil {
@@ -176,7 +176,7 @@ func typedBy(document *spec3.OpenAPI, object *unstructured.Unstructured) (*typed
 	return converter.ObjectToTyped(object)
 }
 
-// references requires each reference of a document to lead to a part of it.
+// references ends the check unless each reference of a document leads to a part of it.
 func (p *Probe) references(answer Answer) {
 	var document map[string]any
 	p.Decode(answer, http.StatusOK, &document)
@@ -204,7 +204,7 @@ func leads(document map[string]any, reference string) bool {
 	return isLocal && part != nil
 }
 
-// kindOf is a kind as OpenAPI has it.
+// kindOf returns a kind in the form of OpenAPI.
 func kindOf(kind schema.GroupVersionKind) any {
 	return map[string]any{"group": kind.Group, "version": kind.Version, "kind": kind.Kind}
 }
@@ -221,7 +221,7 @@ func modelsOf(schemas map[string]*spec.Schema, kind schema.GroupVersionKind) []*
 	return models
 }
 
-// resolve follows the references of a schema. A schema that is not there is empty.
+// resolve follows the references of a schema. It returns an empty schema for a missing one.
 func resolve(schemas map[string]*spec.Schema, schema *spec.Schema) *spec.Schema {
 	for depth := 0; schema != nil && depth < 10; depth++ {
 		switch reference := schema.Ref.String(); {
@@ -230,7 +230,7 @@ func resolve(schemas map[string]*spec.Schema, schema *spec.Schema) *spec.Schema 
 		case len(schema.AllOf) == 1 && len(schema.Properties) == 0:
 			schema = &schema.AllOf[0]
 		case len(schema.OneOf) > 0 && len(schema.Type) == 0:
-			schema = &schema.OneOf[len(schema.OneOf)-1] // Of a quantity it is the number, which is always valid.
+			schema = &schema.OneOf[len(schema.OneOf)-1] // For a quantity, the last is the number, which is always valid.
 		default:
 			return schema
 		}
@@ -238,7 +238,7 @@ func resolve(schemas map[string]*spec.Schema, schema *spec.Schema) *spec.Schema 
 	return &spec.Schema{}
 }
 
-// fields returns the names of a schema's fields, each with those of the fields below it.
+// fields returns the names of a schema's fields, each with the names of the fields below it.
 func fields(schemas map[string]*spec.Schema, model *spec.Schema) map[string][]string {
 	all := map[string][]string{}
 	for name, property := range model.Properties {

@@ -37,14 +37,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Label is carried by every object that a run creates. Its value is the check's own, see Probe.Selector.
+// Label is a label of every object that a check creates. Its value is the check's own, see
+// Probe.Selector.
 const Label = "conformance.example.com/check"
 
-// Patience is how long a probe waits for what an API does later than it answers.
+// Patience is how long a probe waits for effects that an API has after its answer.
 const Patience = 15 * time.Second
 
-// Probe is a check's way to the API. Like testing.T it belongs to the goroutine that runs the check:
-// methods that end the check end that goroutine.
+// Probe is a check's way to the API. Like testing.T it belongs to the goroutine that runs the
+// check. Methods that end the check end that goroutine.
 type Probe struct {
 	*Resource
 	// Example is an object that the API accepts, with valid changes.
@@ -57,32 +58,32 @@ type Probe struct {
 	ctx   context.Context
 	run   *run
 	check Check
-	// result is what the check has found.
+	// result is the result of the check.
 	result *Result
-	// cleanups undo what the check has made, the last first.
+	// cleanups undo the changes of the check, the last first.
 	cleanups []func(context.Context)
 	// accounts is the namespace of service accounts, once there are any.
 	accounts string
 }
 
-// Cleanup has something done after the check.
+// Cleanup makes the run call a function after the check.
 func (p *Probe) Cleanup(do func(context.Context)) { p.cleanups = append(p.cleanups, do) }
 
-// Fail ends the check with a finding: the answer is not what Kubernetes gives. The text says what
-// is expected, and how the answer differs.
+// Fail ends the check with a finding about an answer. The text says what is expected, and how the
+// answer differs.
 func (p *Probe) Fail(answer Answer, format string, args ...any) {
 	p.end(Failed, "", &Finding{
 		Sent: answer.Request.String(), Came: answer.String(), Problem: fmt.Sprintf(format, args...), Command: answer.Request.Command(),
 	})
 }
 
-// NotOffered ends the check with a reason why it makes no sense for the resource, which only a
-// request has shown.
+// NotOffered ends the check with a reason why it makes no sense for the resource. Checks call it if
+// only a request can show that.
 func (p *Probe) NotOffered(format string, args ...any) {
 	p.end(NotOffered, fmt.Sprintf(format, args...), nil)
 }
 
-// Require ends the check with a finding unless something holds. The text is that of Fail.
+// Require ends the check with a finding unless something holds. The text is as for Fail.
 func (p *Probe) Require(answer Answer, holds bool, format string, args ...any) {
 	if !holds {
 		p.Fail(answer, format, args...)
@@ -116,7 +117,7 @@ func inJSON(value any) string {
 	return string(text)
 }
 
-// Name is the name of the check's object with a suffix.
+// Name returns the name of the check's object with a suffix.
 func (p *Probe) Name(suffix string) string { return p.ID + "-" + suffix }
 
 // Selector selects the check's objects, or those of them that also match other terms.
@@ -136,12 +137,12 @@ func (p *Probe) New(suffix string, changes ...func(*unstructured.Unstructured)) 
 	return object
 }
 
-// Collection is the path of the check's objects, or of one of them and of its subresources.
+// Collection returns the path of the check's objects, or of one object or its subresource.
 func (p *Probe) Collection(below ...string) string {
 	return p.CollectionIn(p.Namespace, p.Version, below...)
 }
 
-// CollectionIn is Collection in a namespace, or in all if that is empty, and a version.
+// CollectionIn returns the path in a namespace and a version. An empty namespace stands for all.
 func (p *Probe) CollectionIn(namespace, version string, below ...string) string {
 	path := p.in(version).path(namespace)
 	for _, part := range below {
@@ -160,7 +161,7 @@ func (p *Probe) Do(method, path string, body any, options ...Option) Answer {
 	return answer
 }
 
-// unanswered ends the check since a request that was sent then has got no answer.
+// unanswered ends the check because a request got no answer.
 func (p *Probe) unanswered(answer Answer, began time.Time, err error) {
 	if time.Since(began) < Patience {
 		p.inTime()
@@ -168,14 +169,14 @@ func (p *Probe) unanswered(answer Answer, began time.Time, err error) {
 	p.Fail(answer, "no answer has come: %v", err)
 }
 
-// inTime ends the check without a finding if its time is over: many requests have taken long, and no single one too long.
+// inTime ends the check without a finding if its time is over. No single request took too long.
 func (p *Probe) inTime() {
 	if p.ctx.Err() != nil {
 		p.NotOffered("the check has not ended within %v: on a machine with less to do, it may", checkTime)
 	}
 }
 
-// Get reads an object, or with subresources one of them.
+// Get reads an object.
 func (p *Probe) Get(name string, options ...Option) Answer {
 	return p.Do(http.MethodGet, p.Collection(name), nil, options...)
 }
@@ -190,12 +191,12 @@ func (p *Probe) Post(object *unstructured.Unstructured, options ...Option) Answe
 	return p.Do(http.MethodPost, p.Collection(), object.Object, options...)
 }
 
-// Put updates an object, or with a subresource that.
+// Put updates an object.
 func (p *Probe) Put(object *unstructured.Unstructured, options ...Option) Answer {
 	return p.Do(http.MethodPut, p.Collection(object.GetName()), object.Object, options...)
 }
 
-// Patch patches an object. The patch is sent as it is if it is a string.
+// Patch patches an object. A patch that is a string is sent as it is.
 func (p *Probe) Patch(name string, kind types.PatchType, patch any, options ...Option) Answer {
 	return p.Do(http.MethodPatch, p.Collection(name), patch, append([]Option{Header("Content-Type", string(kind))}, options...)...)
 }
@@ -215,14 +216,14 @@ func (p *Probe) Create(suffix string, changes ...func(*unstructured.Unstructured
 	return p.Object(p.Post(p.New(suffix, changes...)), http.StatusCreated)
 }
 
-// Object returns the object that an answer has, and ends the check if that has another code.
+// Object returns the object of an answer, and ends the check if the answer has another code.
 func (p *Probe) Object(answer Answer, code int) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	p.Decode(answer, code, &object.Object)
 	return object
 }
 
-// Items returns the objects of a list, and ends the check if the answer is none.
+// Items returns the list of an answer, and ends the check if it is none.
 func (p *Probe) Items(answer Answer) *unstructured.UnstructuredList {
 	list := &unstructured.UnstructuredList{}
 	p.Decode(answer, http.StatusOK, nil)
@@ -231,7 +232,8 @@ func (p *Probe) Items(answer Answer) *unstructured.UnstructuredList {
 	return list
 }
 
-// Decode decodes the JSON of an answer, which it returns, and ends the check if that has another code.
+// Decode decodes the JSON of an answer and returns the answer. It ends the check if the answer has
+// another code.
 func (p *Probe) Decode(answer Answer, code int, into any) Answer {
 	p.Require(answer, answer.Code == code, "%d is expected", code)
 	p.Require(answer, strings.HasPrefix(answer.Header.Get("Content-Type"), "application/json"), "application/json is expected")
@@ -247,8 +249,8 @@ func (p *Probe) Decode(answer Answer, code int, into any) Answer {
 	return answer
 }
 
-// Refused returns the Status of a refusal, which always has details, and ends the check if the
-// answer is anything else. An empty reason stands for any.
+// Refused returns the Status of a refusal, and ends the check if the answer is anything else. The
+// Status always has details. An empty reason stands for any.
 func (p *Probe) Refused(answer Answer, code int, reason metav1.StatusReason) *metav1.Status {
 	var status metav1.Status
 	p.Decode(answer, code, &status)
@@ -260,8 +262,8 @@ func (p *Probe) Refused(answer Answer, code int, reason metav1.StatusReason) *me
 	return &status
 }
 
-// Eventually sends a request until its answer is as expected, and ends the check if that takes
-// longer than Patience. The condition says what is missing, or nothing.
+// Eventually sends a request until its answer is as expected. It ends the check if that takes
+// longer than Patience. The condition returns a text about something missing, or "".
 func (p *Probe) Eventually(send func() Answer, missing func(Answer) string) Answer {
 	return p.Within(Patience, send, missing)
 }
@@ -286,7 +288,8 @@ func (p *Probe) Within(patience time.Duration, send func() Answer, missing func(
 	}
 }
 
-// OwnNamespace moves the check to a namespace of its own, for what concerns all of a namespace.
+// OwnNamespace moves the check to a namespace of its own. Checks need one for effects on a whole
+// namespace.
 func (p *Probe) OwnNamespace() { p.Namespace = p.OtherNamespace("own") }
 
 // OtherNamespace makes a namespace that is deleted after the check.
@@ -299,9 +302,9 @@ func (p *Probe) OtherNamespace(suffix string) string {
 	return name
 }
 
-// Make creates an object of another kind, for example a policy, from YAML with places for values as those of
-// fmt.Sprintf, and has it deleted after the check. It ends the check as not offered if the run's user may not
-// create it.
+// Make creates an object of another kind, for example a policy, and deletes it after the check. The
+// YAML has placeholders like those of fmt.Sprintf. It ends the check as not offered if the run's
+// user may not create it.
 func (p *Probe) Make(manifest string, values ...any) {
 	object := &unstructured.Unstructured{}
 	err := yaml.Unmarshal(fmt.Appendf(nil, manifest, values...), &object.Object)
@@ -314,7 +317,7 @@ func (p *Probe) Make(manifest string, values ...any) {
 	p.Cleanup(func(ctx context.Context) { p.run.remove(ctx, collection+"/"+object.GetName()) })
 }
 
-// statusOf is the message of a Status.
+// statusOf returns the message of a Status.
 func statusOf(answer Answer) string {
 	var status metav1.Status
 	if err := json.Unmarshal(answer.Body, &status); err != nil {

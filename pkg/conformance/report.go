@@ -32,7 +32,7 @@ import (
 	_ "embed" // For the page.
 )
 
-// Outcome is how a check has ended.
+// Outcome says how a check has ended.
 type Outcome string
 
 const (
@@ -40,11 +40,11 @@ const (
 	Passed Outcome = "passed"
 	// Failed means that it does not. The result has a Finding.
 	Failed Outcome = "failed"
-	// NotOffered means that the API does not offer what the check is about. The result has a reason.
+	// NotOffered means that the check makes no sense for the API. The result has a reason.
 	NotOffered Outcome = "not offered"
 )
 
-// Report is what a run has found out.
+// Report has the results of a run.
 type Report struct {
 	// Server is the version of kube-apiserver.
 	Server  version.Info `json:"server"`
@@ -53,7 +53,7 @@ type Report struct {
 	Results []Result     `json:"results"`
 }
 
-// Result is how a check has ended for a resource.
+// Result is the result of a check for a resource.
 type Result struct {
 	Check    string        `json:"check"`
 	Rule     string        `json:"rule"`
@@ -65,7 +65,7 @@ type Result struct {
 	Took     time.Duration `json:"took"`
 }
 
-// Finding is how the API differs from Kubernetes.
+// Finding is a difference of the API from Kubernetes.
 type Finding struct {
 	// Sent and Came are the request and the answer.
 	Sent string `json:"sent,omitempty"`
@@ -76,7 +76,7 @@ type Finding struct {
 	Command string `json:"command,omitempty"`
 }
 
-// String returns the finding as it is shown to people.
+// String returns the finding as text.
 func (f *Finding) String() string {
 	var text strings.Builder
 	for _, part := range []struct{ title, text string }{{"problem", f.Problem}, {"sent", f.Sent}, {"came", f.Came}, {"again, while \"kubectl proxy\" runs", f.Command}} {
@@ -107,12 +107,12 @@ func (r *Report) Write(out io.Writer, format string) error {
 	return fmt.Errorf("the format %q is unknown: there are %s", format, strings.Join(Formats(), ", "))
 }
 
-// symbol is what people see of an outcome.
+// symbol returns the character that reports show for an outcome.
 func (o Outcome) symbol() string {
 	return map[Outcome]string{Passed: "✓", Failed: "✗", NotOffered: "–"}[o]
 }
 
-// Line is a result in one line.
+// Line returns the result in one line.
 func (r Result) Line() string {
 	line := fmt.Sprintf("%s %s %s", r.Outcome.symbol(), r.Resource, r.Check)
 	if r.Finding != nil {
@@ -124,7 +124,7 @@ func (r Result) Line() string {
 	return line
 }
 
-// Area is what the check is about.
+// Area returns the area of the check.
 func (r Result) Area() string { return Check{ID: r.Check}.Area() }
 
 // Resources returns the resources of the report, in its order.

@@ -36,14 +36,14 @@ import (
 // shown is how many bytes of a body a finding has.
 const shown = 2048
 
-// Request is what a check sends.
+// Request is a request that a check sends.
 type Request struct {
 	Method, Path string
 	Query        url.Values
 	Header       http.Header
-	// Body is sent as it is if it is a []byte or a string, and else as JSON.
+	// Body is sent as JSON, unless it is a []byte or a string.
 	Body any
-	// to is where the request goes, kube-apiserver if it is nil.
+	// to is the destination of the request, kube-apiserver if it is nil.
 	to *endpoint
 }
 
@@ -69,7 +69,7 @@ func As(user string, groups ...string) Option {
 	}
 }
 
-// through sends a request elsewhere.
+// through sends a request to another endpoint.
 func through(to *endpoint) Option { return func(r *Request) { r.to = to } }
 
 func newRequest(method, path string, body any, options ...Option) Request {
@@ -83,7 +83,7 @@ func newRequest(method, path string, body any, options ...Option) Request {
 	return request
 }
 
-// target is the path with its parameters.
+// target returns the path with its parameters.
 func (r Request) target() string {
 	if len(r.Query) == 0 {
 		return r.Path
@@ -106,7 +106,7 @@ func (r Request) body() ([]byte, error) {
 	}
 }
 
-// String returns the request as it is shown to people.
+// String returns the request as text.
 func (r Request) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s", r.Method, r.target())
@@ -119,7 +119,7 @@ func (r Request) String() string {
 	return text.String()
 }
 
-// headers are the lines of the header, without tokens.
+// headers returns the lines of the header, without tokens.
 func (r Request) headers() []string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
@@ -145,10 +145,10 @@ func (r Request) Command() string {
 	return strings.Join(append(words, quote("http://127.0.0.1:8001"+r.target())), " ")
 }
 
-// quote makes one word of a shell's command.
+// quote returns a text as one word of a shell command.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// excerpt is a body in a finding.
+// excerpt returns a body for a finding, shortened if it is long.
 func excerpt(body []byte) string {
 	if !utf8.Valid(body) {
 		return fmt.Sprintf("%d bytes, which begin with %q", len(body), body[:min(len(body), 64)])
@@ -159,7 +159,7 @@ func excerpt(body []byte) string {
 	return string(body)
 }
 
-// Answer is what came.
+// Answer is the answer to a request.
 type Answer struct {
 	Request Request
 	Code    int
@@ -167,7 +167,7 @@ type Answer struct {
 	Body    []byte
 }
 
-// String returns the answer as it is shown to people.
+// String returns the answer as text.
 func (a Answer) String() string {
 	text := fmt.Sprintf("%d %s", a.Code, http.StatusText(a.Code))
 	if kind := a.Header.Get("Content-Type"); kind != "" {
@@ -180,7 +180,7 @@ func (a Answer) String() string {
 }
 
 // open sends a request and returns when the header of the answer has come. Like other clients it
-// tries again when the server says so.
+// retries when the server says so.
 func (r *run) open(ctx context.Context, request Request) (*http.Response, error) {
 	body, err := request.body()
 	if err != nil {
@@ -216,7 +216,7 @@ func (r *run) open(ctx context.Context, request Request) (*http.Response, error)
 	}
 }
 
-// retryAfter tells whether a server has asked to send a request again, and after how long.
+// retryAfter tells whether a server has asked to retry, and after how long.
 func retryAfter(response *http.Response) (time.Duration, bool) {
 	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
 	return time.Duration(seconds) * time.Second, err == nil && response.StatusCode == http.StatusTooManyRequests

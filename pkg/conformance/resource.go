@@ -29,7 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Resource is what discovery says about a resource in one version.
+// Resource describes a resource in one version, as discovery does.
 type Resource struct {
 	schema.GroupVersionResource
 	Kind       string
@@ -52,7 +52,7 @@ func (r *Resource) GroupVersionKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: cmp.Or(r.Discovered.Group, r.Group), Version: cmp.Or(r.Discovered.Version, r.Version), Kind: r.Kind}
 }
 
-// root is the path of the group version.
+// root returns the path of the group version.
 func root(version schema.GroupVersion) string {
 	if version.Group == "" {
 		return "/api/" + version.Version
@@ -60,7 +60,8 @@ func root(version schema.GroupVersion) string {
 	return "/apis/" + version.String()
 }
 
-// path is where the resource's objects are, in a namespace or in all if that is empty.
+// path returns the path of the resource's objects in a namespace. An empty namespace stands for
+// all.
 func (r *Resource) path(namespace string) string {
 	path := root(r.GroupVersion())
 	if namespace != "" {
@@ -69,7 +70,7 @@ func (r *Resource) path(namespace string) string {
 	return path + "/" + r.Resource
 }
 
-// lacks says which verb discovery does not list, or returns "".
+// lacks returns a text if discovery does not list the verb, or "".
 func (r *Resource) lacks(subresource, verb string) string {
 	entry, name := r.Discovered, r.Resource
 	if subresource != "" {
@@ -85,7 +86,7 @@ func (r *Resource) lacks(subresource, verb string) string {
 	return ""
 }
 
-// learn returns the resources of a group version, as discovery lists them.
+// learn returns the resources of a group version from discovery.
 func (r *run) learn(ctx context.Context, version schema.GroupVersion) ([]*Resource, error) {
 	entries, err := r.entries(ctx, version)
 	if err != nil {
@@ -93,7 +94,7 @@ func (r *run) learn(ctx context.Context, version schema.GroupVersion) ([]*Resour
 	}
 	var resources []*Resource
 	byName := map[string]*Resource{}
-	// Those with a slash are last: the group of custom metrics has subresources of resources that it does not have.
+	// Subresources come last: the group of custom metrics has some without their resources.
 	slices.SortStableFunc(entries, func(a, b metav1.APIResource) int {
 		return cmp.Compare(strings.Count(a.Name, "/"), strings.Count(b.Name, "/"))
 	})
@@ -149,7 +150,7 @@ func (r *run) entries(ctx context.Context, version schema.GroupVersion) ([]metav
 	return list.APIResources, err
 }
 
-// read decodes what a GET of a path brings.
+// read decodes the answer to a GET of a path.
 func (r *run) read(ctx context.Context, path string, into any) error {
 	answer, err := r.send(ctx, Request{Method: http.MethodGet, Path: path})
 	if err != nil {

@@ -40,30 +40,30 @@ import (
 const (
 	// checkTime bounds a check.
 	checkTime = time.Minute
-	// cleanupTime bounds what is done after a check.
+	// cleanupTime bounds the cleanup after a check.
 	cleanupTime = 10 * time.Second
-	// atOnce is how many checks run side by side: most of them wait.
+	// atOnce is how many checks run at the same time: most of them wait.
 	atOnce = 8
 )
 
-// Options say what is examined, and how.
+// Options select the resources and the checks of a run.
 type Options struct {
-	// GroupVersions are those that are examined, with all of their resources. By default they are
-	// those of the examples.
+	// GroupVersions are examined with all of their resources. By default they are those of the
+	// examples.
 	GroupVersions []schema.GroupVersion
-	// Resources narrow this to the named ones, if there are any.
+	// Resources, if not empty, narrow the run to resources with these names.
 	Resources []string
-	// Examples are objects that the API accepts. A second one of a kind shows what may be
-	// changed. Kinds without an example get one made from their schema.
+	// Examples are objects that the API accepts. A second one of a kind shows valid changes. Kinds
+	// without an example get one made from their schema.
 	Examples []*unstructured.Unstructured
 	// Level is Full if it is empty.
 	Level Level
 	// ReadOnly leaves out all checks that write.
 	ReadOnly bool
-	// Only narrows the run to checks with these IDs, if there are any.
+	// Only, if not empty, narrows the run to checks with these IDs.
 	Only []string
-	// Direct leads to the server of an APIService, past kube-apiserver, and has no credentials. Without it
-	// the endpoints of the APIService's Service are tried.
+	// Direct leads past kube-apiserver to the server of an APIService, and has no credentials.
+	// Without it the endpoints of the APIService's Service are tried.
 	Direct *rest.Config
 	// WebhookAddress is a host of this machine and a port, which may be 0. The API's servers reach webhooks of
 	// the run there. Without it no webhook is examined.
@@ -72,19 +72,19 @@ type Options struct {
 	AuditLog string
 	// Seed makes hostile requests repeatable.
 	Seed uint64
-	// Progress is called with each result as soon as it is there, by one goroutine at a time. It may be nil.
+	// Progress is called with each result at once, by one goroutine at a time. It may be nil.
 	Progress func(Result)
 }
 
-// run is an examination on its way.
+// run is the state of a run.
 type run struct {
 	Options
 	id string
-	// probes counts the probes, whose identifiers have its value.
+	// probes counts the probes. Their IDs have its value.
 	probes atomic.Int64
-	// main is kube-apiserver with the credentials of the run, anonymous without any.
+	// main is kube-apiserver with the credentials of the run, and anonymous without credentials.
 	main, anonymous *endpoint
-	// wrap is around all transports.
+	// wrap wraps all transports.
 	wrap  transport.WrapperFunc
 	hooks *webhooks
 }
@@ -96,7 +96,7 @@ type endpoint struct {
 }
 
 // Run examines an API with the permissions of the configuration's user. It returns an error if it
-// could not begin or its context has ended; what is wrong with the API is in the report.
+// could not begin or its context has ended. Faults of the API are in the report.
 func Run(ctx context.Context, config *rest.Config, options Options) (*Report, error) {
 	options.Level = cmp.Or(options.Level, Full)
 	r, err := newRun(config, options)
@@ -159,7 +159,7 @@ func (o Options) groupVersions() []schema.GroupVersion {
 	return versions
 }
 
-// Test examines an API and has a subtest for every check of each resource.
+// Test examines an API, and runs a subtest for every check of each resource.
 func Test(t *testing.T, config *rest.Config, options Options) {
 	t.Helper()
 	report, err := Run(t.Context(), config, options)
@@ -196,7 +196,7 @@ func newRun(config *rest.Config, options Options) (*run, error) {
 func newEndpoint(config *rest.Config) (*endpoint, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = manager
-	// Checks read what came, not what a transport made of it.
+	// Checks read the answers of the server, not as a transport has changed them.
 	config.DisableCompression = true
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -210,7 +210,7 @@ func newEndpoint(config *rest.Config) (*endpoint, error) {
 	return &endpoint{server, client}, nil
 }
 
-// examine runs the checks for a resource side by side.
+// examine runs the checks for a resource concurrently.
 func (r *run) examine(ctx context.Context, resource *Resource, namespace string) ([]Result, error) {
 	if !resource.Namespaced {
 		namespace = ""
@@ -254,7 +254,7 @@ func (r *run) examine(ctx context.Context, resource *Resource, namespace string)
 // creates tells whether the check makes objects of the resource.
 func (c Check) creates() bool { return slices.Contains(c.Needs, "create") }
 
-// look runs the check in a goroutine that it can end, and then what undoes it.
+// look runs the check in a goroutine that the check can end, and then the cleanups.
 func (p *Probe) look(ctx context.Context) {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, checkTime)
@@ -277,14 +277,14 @@ func (p *Probe) look(ctx context.Context) {
 	})
 }
 
-// cleanUp gives what undoes something its own time, also when the run has been interrupted.
+// cleanUp calls a function with its own timeout, even if the run has been interrupted.
 func (r *run) cleanUp(ctx context.Context, do func(context.Context)) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
 	do(ctx)
 }
 
-// createNamespace creates a namespace and waits until objects can be created there.
+// createNamespace creates a namespace.
 func (r *run) createNamespace(ctx context.Context, name string, labels map[string]string) error {
 	answer, err := r.send(ctx, Request{Method: http.MethodPost, Path: "/api/v1/namespaces", Body: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name, "labels": labels},
@@ -298,7 +298,7 @@ func (r *run) createNamespace(ctx context.Context, name string, labels map[strin
 	return nil
 }
 
-// remove deletes an object, or those of a collection. What has gone already is fine.
+// remove deletes an object or a collection, and ignores errors.
 func (r *run) remove(ctx context.Context, path string, options ...Option) {
 	_, _ = r.send(ctx, newRequest(http.MethodDelete, path, nil, options...))
 }

@@ -31,7 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// The documents about authorization.
+// Sources of the checks.
 const (
 	authorization  = "https://kubernetes.io/docs/reference/access-authn-authz/authorization/"
 	rbac           = "https://kubernetes.io/docs/reference/access-authn-authz/rbac/"
@@ -40,14 +40,14 @@ const (
 	auditing       = "https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/"
 )
 
-// forged are the headers of a front proxy that speaks for an administrator.
+// forged adds the headers of a front proxy that asserts the identity of an administrator.
 func forged(r *Request) {
 	for name, value := range map[string]string{"User": "root", "Uid": "0", "Group": "system:masters", "Extra-Scopes": "all"} {
 		r.Header.Set("X-Remote-"+name, value)
 	}
 }
 
-// refused ends the check unless a user without a permission was refused.
+// refused ends the check unless the answer is 401 or 403.
 func (p *Probe) refused(answer Answer) {
 	if answer.Code == http.StatusUnauthorized {
 		p.Refused(answer, http.StatusUnauthorized, metav1.StatusReasonUnauthorized)
@@ -56,7 +56,8 @@ func (p *Probe) refused(answer Answer) {
 	p.Refused(answer, http.StatusForbidden, metav1.StatusReasonForbidden)
 }
 
-// denied does everything to an object, through each door, and ends the check unless all of that is refused.
+// denied tries all actions on an object through each door, and ends the check unless all are
+// refused. Actions that every user may do may succeed.
 func (p *Probe) denied(doors []Option, who ...Option) {
 	object := p.subject("denied")
 	for _, door := range doors {
@@ -69,7 +70,7 @@ func (p *Probe) denied(doors []Option, who ...Option) {
 	p.unchanged(object)
 }
 
-// granted tells whether roles give every user the permission, as that to review oneself.
+// granted tells whether every user has the permission, for example for self-reviews.
 func (p *Probe) granted(a action) bool {
 	answer := p.Do(http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", map[string]any{
 		"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": map[string]any{
@@ -280,7 +281,8 @@ func audited(p *Probe) {
 	}
 }
 
-// since is what a log has got since it had that size, also if it has been rotated meanwhile.
+// since returns the text that a log has got since it had that size, even if it has been rotated
+// meanwhile.
 func since(log *os.File, size int64) []byte {
 	text, _ := io.ReadAll(io.NewSectionReader(log, size, math.MaxInt64-size))
 	begun, _ := log.Stat()

@@ -28,7 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The documents that say what Kubernetes does.
+// Sources of the checks.
 const (
 	conventions = "https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md"
 	concepts    = "https://kubernetes.io/docs/reference/using-api/api-concepts/"
@@ -118,7 +118,7 @@ func verbChecks() []Check {
 		Rule: "A method that a path does not have is refused: 405. Custom resources miss the name: 400.",
 		Run: func(p *Probe) {
 			object := p.Create("a")
-			// A POST to an object's path is left out: to custom resources it is a create.
+			// A POST to an object's path is left out: custom resources take it for a create.
 			media := map[string]string{http.MethodPut: "application/json", http.MethodPatch: string(types.MergePatchType)}
 			for method := range media {
 				if answer := p.Do(method, p.Collection(), object.Object, Header("Content-Type", media[method])); answer.Code != http.StatusBadRequest {
@@ -236,7 +236,7 @@ func verbChecks() []Check {
 	}}, patchChecks())
 }
 
-// patchChecks are about the types of patches other than apply, which has an area of its own.
+// patchChecks returns checks of all types of patches but apply, which has its own area.
 func patchChecks() []Check {
 	var checks []Check
 	for _, patch := range []struct {

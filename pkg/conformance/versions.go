@@ -110,7 +110,7 @@ func oneVersion(resource *Resource) string {
 	return ""
 }
 
-// content is an object without metadata and status.
+// content returns an object without metadata and status.
 func content(object *unstructured.Unstructured) map[string]any {
 	content := maps.Clone(object.Object)
 	delete(content, "metadata")

@@ -31,7 +31,7 @@ import (
 
 const detection = concepts + "#efficient-detection-of-changes"
 
-// initialEvents are the parameters of a client that lists by watching.
+// initialEvents sets the parameters of a client that lists by watching.
 func initialEvents(r *Request) {
 	r.Query.Set("sendInitialEvents", "true")
 	r.Query.Set("resourceVersionMatch", "NotOlderThan")

@@ -37,7 +37,7 @@ type Watch struct {
 	events chan Event
 }
 
-// Event is what a watch has brought.
+// Event is an event of a watch.
 type Event struct {
 	Type   string
 	Object *unstructured.Unstructured
@@ -90,7 +90,7 @@ func (p *Probe) Watch(options ...Option) *Watch {
 	return w
 }
 
-// messages reads what the messages of a WebSocket have.
+// messages reads the content of a WebSocket's messages.
 type messages struct {
 	from *bufio.Reader
 	left uint64
@@ -120,7 +120,7 @@ func (m *messages) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// Answer is the header of what came, for findings.
+// Answer returns the header of the watch's answer, for findings.
 func (w *Watch) Answer() Answer { return w.answer }
 
 // Next waits for an event. Without one, ok is false: the watch has ended.
@@ -136,8 +136,9 @@ func (w *Watch) Next() (event Event, ok bool) {
 	return Event{}, false
 }
 
-// Expect waits for an event of that type and returns its object. It passes over MODIFIED, since
-// controllers may write any object, and over bookmarks but for the one that ends the initial events.
+// Expect waits for an event of that type and returns its object. It skips MODIFIED, since
+// controllers may write any object. It also skips bookmarks, except the one that ends the initial
+// events.
 func (w *Watch) Expect(want string) *unstructured.Unstructured {
 	for {
 		event, ok := w.Next()
@@ -151,7 +152,7 @@ func (w *Watch) Expect(want string) *unstructured.Unstructured {
 	}
 }
 
-// ExpectBookmark waits for a bookmark of the kind that is not before an object.
+// ExpectBookmark waits for a bookmark of the kind that is not older than an object.
 func (w *Watch) ExpectBookmark(since *unstructured.Unstructured) *unstructured.Unstructured {
 	bookmark := w.Expect("BOOKMARK")
 	w.probe.Equal(w.answer, "the bookmark's kind", w.probe.GroupVersionKind(), bookmark.GroupVersionKind())
@@ -164,14 +165,14 @@ func (w *Watch) ExpectExisting(want string, object *unstructured.Unstructured) {
 	w.probe.Equal(w.answer, fmt.Sprintf("the UID in the event %s", want), object.GetUID(), w.Expect(want).GetUID())
 }
 
-// ExpectObject waits for an event with that object, and passes over what happened before.
+// ExpectObject waits for an event with that object, and skips earlier events.
 func (w *Watch) ExpectObject(want string, object *unstructured.Unstructured) {
 	event, ok := w.Reach(object)
 	w.probe.Require(w.answer, ok, "an event %s is expected; the watch has ended", want)
 	w.probe.Equal(w.answer, "the event", []any{want, object.Object}, []any{event.Type, event.Object.Object})
 }
 
-// Reach waits for the first event that is not before an object was written. Without one, ok is false.
+// Reach waits for the first event that is not older than an object. Without one, ok is false.
 func (w *Watch) Reach(object *unstructured.Unstructured) (event Event, ok bool) {
 	for event, ok = w.Next(); ok; event, ok = w.Next() {
 		if event.Type == "ERROR" || event.Type != "BOOKMARK" && w.probe.revision(w.answer, event.Object) >= w.probe.revision(w.answer, object) {

@@ -34,7 +34,8 @@ import (
 )
 
 const (
-	// controllerPatience is how long the controllers of a cluster may take: they look for new kinds every half minute.
+	// controllerPatience is how long a cluster's controllers may take. They look for new kinds
+	// every half minute.
 	controllerPatience = 45 * time.Second
 	concurrency        = conventions + "#concurrency-control-and-consistency"
 	garbage            = "https://kubernetes.io/docs/concepts/architecture/garbage-collection/"
@@ -213,7 +214,8 @@ func metadataChecks() []Check {
 	}}
 }
 
-// status finds a status that the API takes for an object: one with fields that are named as API conventions say.
+// status returns a status that the API accepts for an object. It tries fields with names from the
+// API conventions.
 func (p *Probe) status(name string) map[string]any {
 	for _, status := range []map[string]any{
 		{"conditions": []any{map[string]any{
@@ -232,10 +234,11 @@ func (p *Probe) status(name string) map[string]any {
 	return nil
 }
 
-// trial is text in all that checks only try to write.
+// trial is text in objects that checks only try to write.
 const trial = "ConformanceTried"
 
-// dryRunChecks are one for each verb: it answers what it would do, and does not do it.
+// dryRunChecks returns a check for each verb. A dry run answers as the verb does, and changes
+// nothing.
 func dryRunChecks() []Check {
 	var checks []Check
 	dry := Query("dryRun", "All")
@@ -378,7 +381,7 @@ func fieldChecks() []Check {
 	}}
 }
 
-// nulled is what was sent, with null for each field that only what came of it has.
+// nulled returns the sent value, with null for each field that only the answer has.
 func nulled(sent, came any) any {
 	switch came := came.(type) {
 	case map[string]any:
@@ -403,7 +406,7 @@ func nulled(sent, came any) any {
 	return sent
 }
 
-// within tells whether a value, which may be missing, has all that another has.
+// within tells whether whole, which may be nil, has all fields of part.
 func within(part, whole any) bool {
 	return whole != nil && equality.Semantic.DeepDerivative(part, whole)
 }

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package broken has transports that break one behaviour of an API each. They show that the
-// checks of package conformance see.
+// Package broken has transports that break one behaviour of an API each. They show that the checks
+// of package conformance find faults.
 package broken
 
 import (
@@ -30,7 +30,7 @@ import (
 	"strings"
 )
 
-// Transport makes a transport that breaks one behaviour of the API behind another.
+// Transport wraps a transport to break one behaviour of the API behind it.
 type Transport func(http.RoundTripper) http.RoundTripper
 
 // roundTripper is a function that is an http.RoundTripper.
@@ -72,8 +72,8 @@ func requests(change func(*http.Request), matches ...match) Transport {
 	}
 }
 
-// text replaces what matches a pattern in answers, line by line: the events of a watch are lines, and other
-// JSON is one. A line that becomes empty is left out.
+// text replaces matches of a pattern in answers, line by line. The events of a watch are lines, and
+// other JSON is one line. A line that becomes empty is left out.
 func text(pattern, by string, matches ...match) Transport {
 	return answers(func(_ *http.Request, response *http.Response) { replace(response, pattern, by) }, matches...)
 }
@@ -83,7 +83,7 @@ func replace(response *http.Response, pattern, by string) {
 	lines(response, func(line []byte) []byte { return compiled.ReplaceAll(line, []byte(by)) })
 }
 
-// code replaces a code by another, also in the Status. 0 stands for any code.
+// code replaces a code with another, also in the Status. 0 stands for any code.
 func code(from, to int, matches ...match) Transport {
 	return answers(func(_ *http.Request, response *http.Response) {
 		if from == 0 || from == response.StatusCode {
@@ -101,7 +101,7 @@ func plain(matches ...match) Transport {
 	}, matches...)
 }
 
-// query sends other parameters: what matches a pattern in them, as they are encoded, is replaced.
+// query replaces matches of a pattern in the encoded parameters of requests.
 func query(pattern, by string, matches ...match) Transport {
 	compiled := regexp.MustCompile(pattern)
 	return requests(func(request *http.Request) {
@@ -109,7 +109,7 @@ func query(pattern, by string, matches ...match) Transport {
 	}, matches...)
 }
 
-// header sends another value of a header. An empty one stands for none.
+// header sends another value of a header. An empty value removes the header.
 func header(name, value string, matches ...match) Transport {
 	return requests(func(request *http.Request) {
 		request.Header.Set(name, value)
@@ -119,7 +119,7 @@ func header(name, value string, matches ...match) Transport {
 	}, matches...)
 }
 
-// body sends another text in place of one.
+// body replaces a text in the bodies of requests.
 func body(from, to string, matches ...match) Transport {
 	return requests(func(request *http.Request) {
 		changed := bytes.ReplaceAll(sent(request), []byte(from), []byte(to))
@@ -129,7 +129,7 @@ func body(from, to string, matches ...match) Transport {
 	}, append(matches, sends(from))...)
 }
 
-// sent is the body of a request.
+// sent returns the body of a request.
 func sent(request *http.Request) []byte {
 	if request.GetBody == nil {
 		return nil
@@ -143,7 +143,7 @@ func sent(request *http.Request) []byte {
 	return content
 }
 
-// lines changes the lines of an answer as they come. One that is changed to nothing is left out.
+// lines changes the lines of an answer as they come. A line that becomes empty is left out.
 func lines(response *http.Response, change func([]byte) []byte) {
 	response.Body = &lineReader{Closer: response.Body, lines: bufio.NewReader(response.Body), change: change}
 	response.ContentLength = -1
@@ -193,7 +193,7 @@ func not(matches match) match {
 	return func(request *http.Request) bool { return !matches(request) }
 }
 
-// with matches a parameter of the query. An empty text stands for any that is not empty.
+// with matches a parameter of the query. An empty text stands for any value that is not empty.
 func with(name, text string) match {
 	return func(request *http.Request) bool {
 		value := request.URL.Query().Get(name)
@@ -205,12 +205,12 @@ func without(parameter string) match { return not(with(parameter, "")) }
 
 func watches(request *http.Request) bool { return with("watch", "true")(request) }
 
-// asks matches a text in the parameters, as they are encoded.
+// asks matches a text in the encoded parameters.
 func asks(text string) match {
 	return func(request *http.Request) bool { return strings.Contains(request.URL.RawQuery, text) }
 }
 
-// path matches a pattern in the path, as it is encoded.
+// path matches a pattern in the encoded path.
 func path(pattern string) match {
 	compiled := regexp.MustCompile(pattern)
 	return func(request *http.Request) bool { return compiled.MatchString(request.URL.EscapedPath()) }

@@ -27,7 +27,7 @@ import (
 	"sync/atomic"
 )
 
-// What matches have in common.
+// Several matches use these.
 const (
 	asJSON     = "application/json"
 	asTable    = "^application/json;as=Table"
@@ -36,14 +36,14 @@ const (
 	trial      = `"ConformanceTried"`
 )
 
-// What many transports do: they hide the details of a refusal, or empty a list, or age an object.
+// Several transports hide the details of a refusal, empty a list, or age an object.
 const (
 	details, hidden  = `"details":`, `"other":`
 	items, noItems   = `"items":\[.*\]`, `"items":[]`
 	version, another = `"resourceVersion":"\d+"`, `"resourceVersion":"1"`
 )
 
-// Transports returns for the ID of each check the transport that breaks what the check is for.
+// Transports returns transports that each break the behaviour of one check, by the ID of the check.
 func Transports() map[string]Transport {
 	get, post, put, patch, remove := method(http.MethodGet), method(http.MethodPost), method(http.MethodPut), method(http.MethodPatch), method(http.MethodDelete)
 	reads := func(request *http.Request) bool { return get(request) && !watches(request) }
@@ -246,7 +246,7 @@ func Transports() map[string]Transport {
 	}
 }
 
-// old answers requests as the first of the same target.
+// old repeats the answer to the first request of the same target.
 func old(matches ...match) Transport {
 	var first sync.Map
 	return answers(func(request *http.Request, response *http.Response) {
@@ -257,7 +257,7 @@ func old(matches ...match) Transport {
 	}, matches...)
 }
 
-// many leaves out the last of many objects in one of the watches that see it.
+// many leaves the last of many objects out of one watch.
 func many() Transport {
 	var events atomic.Int64
 	return answers(func(_ *http.Request, response *http.Response) {
@@ -270,7 +270,7 @@ func many() Transport {
 	}, watches, without("resourceVersion"))
 }
 
-// admits has requests admitted that are refused with a text.
+// admits lets requests succeed that are refused with a text.
 func admits(marker string, matches ...match) Transport {
 	return answers(func(_ *http.Request, response *http.Response) {
 		whole(response, func(body []byte) []byte {
@@ -283,7 +283,7 @@ func admits(marker string, matches ...match) Transport {
 	}, matches...)
 }
 
-// acts sends requests of an impersonated user, whose name ends in a suffix, as the run's own user.
+// acts sends requests of impersonated users whose names end in a suffix as the run's own user.
 func acts(suffix string, matches ...match) Transport {
 	return requests(func(request *http.Request) {
 		for name := range request.Header {
@@ -294,7 +294,7 @@ func acts(suffix string, matches ...match) Transport {
 	}, append(matches, has("Impersonate-User", suffix+"$"))...)
 }
 
-// endBody takes what has come of a body for the whole.
+// endBody takes an incomplete body for the whole.
 func endBody(request *http.Request) {
 	came, err := io.ReadAll(request.Body)
 	if err != nil {
@@ -303,7 +303,7 @@ func endBody(request *http.Request) {
 	request.Body = io.NopCloser(bytes.NewReader(came))
 }
 
-// survived answers no request of an object that a client has gone away from.
+// survived fails all requests of an object after a client has canceled one.
 func survived(next http.RoundTripper) http.RoundTripper {
 	var gone atomic.Bool
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
