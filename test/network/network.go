@@ -14,9 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package network makes hosts for tests: network namespaces of Linux, each of them
-// a machine of its own as far as the network is concerned, with the files and
-// processes of this one. A host reaches itself, and those that it is connected with.
+// Package network makes hosts for tests. A host is a network namespace of Linux: a machine with its
+// own network, but with the files and processes of this one. It reaches itself, and the hosts that
+// it is connected with.
 //
 //	client, server := network.ForTest(t, "10.0.0.1"), network.ForTest(t, "10.0.0.2")
 //	network.Connect(client, server)
@@ -24,8 +24,8 @@ limitations under the License.
 //	conn, err := client.DialContext(ctx, "tcp", "10.0.0.2:80")
 //	err = client.Command(ctx, "curl", "http://10.0.0.2").Run()
 //
-// Nothing of it is seen from outside, and nothing is left of it when the process
-// has ended. It needs root, or at least CAP_SYS_ADMIN and CAP_NET_ADMIN.
+// The network is invisible from outside, and gone when the process has ended. The package needs
+// root, or at least CAP_SYS_ADMIN and CAP_NET_ADMIN.
 package network
 
 import (
@@ -42,7 +42,7 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// Host is a machine in a network, by one of its addresses.
+// Host is a machine in a network, with one of its addresses.
 type Host struct {
 	*namespace
 
@@ -54,7 +54,7 @@ type namespace struct {
 	links  *netlink.Handle
 }
 
-// New makes a host with that IPv4 address.
+// New returns a host with an IPv4 address.
 func New(address string) (*Host, error) {
 	handle, err := newNamespace()
 	if err != nil {
@@ -71,7 +71,7 @@ func New(address string) (*Host, error) {
 	return host, nil
 }
 
-// ForTest makes a host for one test, which is skipped for a user who may not.
+// ForTest returns a host for one test. It skips the test if the user may not make hosts.
 func ForTest(t testing.TB, address string) *Host {
 	t.Helper()
 	host, err := New(address)
@@ -89,7 +89,7 @@ func ForTest(t testing.TB, address string) *Host {
 	return host
 }
 
-// Close forgets the host. It is gone when the last process in it has ended.
+// Close releases the host. It is gone when the last process in it has ended.
 func (n *namespace) Close() error {
 	n.links.Close()
 	return n.handle.Close()
@@ -119,7 +119,7 @@ func (h *Host) prepare() error {
 	return h.addAddress(h.address)
 }
 
-// At gives the host one more address and returns it by that.
+// At gives the host one more address, and returns the host with it.
 func (h *Host) At(address string) (*Host, error) {
 	if err := h.addAddress(address); err != nil {
 		return nil, err
@@ -127,8 +127,8 @@ func (h *Host) At(address string) (*Host, error) {
 	return &Host{namespace: h.namespace, address: address}, nil
 }
 
-// addAddress gives the loopback device the address. Linux answers for it on every
-// other device, too.
+// addAddress gives the loopback device the address. Linux answers for the address on every other
+// device, too.
 func (n *namespace) addAddress(address string) error {
 	loopback, err := n.links.LinkByName("lo")
 	if err != nil {
@@ -146,8 +146,8 @@ func single(address string) (*net.IPNet, error) {
 	return netlink.ParseIPNet(address + "/32")
 }
 
-// Connect lays a cable between two hosts. They reach each other by the addresses
-// they are named by here; none passes on what is for a third.
+// Connect lays a cable between two hosts. They reach each other by the addresses of one and other.
+// Neither forwards packets for a third host.
 func Connect(one, other *Host) error {
 	index, err := one.cables()
 	if err != nil {
@@ -185,15 +185,15 @@ func (h *Host) plug(cable string, other *Host) error {
 	if err != nil {
 		return err
 	}
-	// Without a router between. The library names it on Linux only.
+	// There is no router between the hosts. The library has the constant on Linux only.
 	const direct netlink.Scope = 253
 	return h.links.RouteAdd(&netlink.Route{
 		LinkIndex: link.Attrs().Index, Scope: direct, Dst: destination, Src: net.ParseIP(h.address),
 	})
 }
 
-// Route leads what is for a subnet, such as "10.1.0.0/24", through a host that this one is
-// connected with. That one has to forward it.
+// Route sends packets for a subnet, such as "10.1.0.0/24", through a connected host. That host has
+// to forward them, see Forward.
 func (h *Host) Route(subnet string, through *Host) error {
 	destination, err := netlink.ParseIPNet(subnet)
 	if err != nil {
@@ -202,7 +202,7 @@ func (h *Host) Route(subnet string, through *Host) error {
 	return h.links.RouteAdd(&netlink.Route{Dst: destination, Gw: net.ParseIP(through.address), Src: net.ParseIP(h.address)})
 }
 
-// Forward makes the host pass on what is for others.
+// Forward makes the host forward packets for other hosts.
 func (n *namespace) Forward() (err error) {
 	failed := n.do(func() { err = os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600) })
 	return errors.Join(failed, err)
@@ -217,22 +217,21 @@ func (n *namespace) Command(ctx context.Context, name string, args ...string) *e
 	return exec.CommandContext(ctx, "nsenter", append([]string{enter, "--", name}, args...)...)
 }
 
-// Listen is net.Listen on the host.
+// Listen listens on the host, as net.Listen does.
 func (n *namespace) Listen(network, address string) (listener net.Listener, err error) {
 	failed := n.do(func() { listener, err = net.Listen(network, address) })
 	return listener, errors.Join(failed, err)
 }
 
-// DialContext is net.Dialer.DialContext on the host. Addresses are not looked up in
-// parallel, so it is for IP addresses.
+// DialContext connects from the host to an IP address, as net.Dialer.DialContext does.
 func (n *namespace) DialContext(ctx context.Context, network, address string) (conn net.Conn, err error) {
-	// Two addresses of a name would be tried by threads that are elsewhere.
+	// For two addresses of a name, the dialer would use threads in other namespaces.
 	dialer := net.Dialer{FallbackDelay: -1}
 	failed := n.do(func() { conn, err = dialer.DialContext(ctx, network, address) })
 	return conn, errors.Join(failed, err)
 }
 
-// do runs a function whose sockets are the host's.
+// do runs a function. Its sockets belong to the host.
 func (n *namespace) do(f func()) error {
 	done := make(chan error)
 	go func() {

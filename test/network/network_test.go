@@ -29,7 +29,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHosts shows who reaches whom: hosts that are connected, and nobody else.
+// TestHosts shows that only connected hosts reach each other.
 func TestHosts(t *testing.T) {
 	client, middle, server := ForTest(t, "10.0.0.1"), ForTest(t, "10.0.0.2"), ForTest(t, "10.0.0.3")
 	require.NoError(t, Connect(client, middle))

@@ -71,7 +71,7 @@ func (o *operations) testClusterAuthorities(t *testing.T) {
 		framework.ReplaceFile(t, file+".crt", pair.Cert)
 		return next, old
 	})
-	// Everybody in the cluster has a certificate of the old one, and keeps it.
+	// All clients in the cluster have certificates of the old one, and keep them.
 	client := credentials{controlplane.Certificate{User: "chef", Groups: []string{"system:masters"}}, nil}
 	o.rotate(t, "client-ca-file", o.cluster.PKI.ClientCA, client, func(old, next *controlplane.CA) (left, gone *controlplane.CA) { return old, next })
 	result := load.Stop()
@@ -79,14 +79,14 @@ func (o *operations) testClusterAuthorities(t *testing.T) {
 	require.Zero(t, result.Failed)
 }
 
-// credentials are for whom a certificate is, and what else somebody with it says.
+// credentials are the identity in a client's certificate, and other headers of its requests.
 type credentials struct {
 	identity controlplane.Certificate
 	headers  http.Header
 }
 
-// rotate has all servers trust two certificate authorities, and then one, by what the documentation says of a key of the
-// ConfigMap.
+// rotate makes all servers trust two certificate authorities, and then one. It follows the
+// documentation for a key of the ConfigMap.
 func (o *operations) rotate(t *testing.T, key string, old *controlplane.CA, who credentials, replace func(old, next *controlplane.CA) (left, gone *controlplane.CA)) {
 	t.Helper()
 	const section, file = "Rotating the cluster's certificate authorities", "front-proxy-ca.crt"
@@ -127,7 +127,7 @@ func (o *operations) rotate(t *testing.T, key string, old *controlplane.CA, who 
 
 	left, gone := replace(old, next)
 	framework.ReplaceFile(t, old.File, left.CertPEM())
-	// Then it has read the certificate of its front proxy as well.
+	// After that, kube-apiserver has read the certificate of its front proxy as well.
 	answer(servers[:1], gone, http.StatusUnauthorized)
 	write(t, filepath.Join(o.Dir, file), string(left.CertPEM()))
 	remove := o.page.Commands(t, section, "kubectl patch configmap")
@@ -140,7 +140,7 @@ func (o *operations) rotate(t *testing.T, key string, old *controlplane.CA, who 
 	require.Equal(t, string(left.CertPEM()), o.Run(t, published))
 }
 
-// client is one that trusts everybody.
+// client returns a client that trusts any server.
 func (o *operations) client(t *testing.T, ca *controlplane.CA, who credentials) *http.Client {
 	t.Helper()
 	pair, err := ca.Issue(who.identity)

@@ -25,11 +25,11 @@ import (
 	"slices"
 )
 
-// cgroupRoot is above the cgroups of all nodes.
+// cgroupRoot is the parent of the cgroups of all nodes.
 const cgroupRoot = "restaurant-nodes"
 
-// hierarchies are the directories below which there are cgroups: one for each controller
-// in version 1, one for all in version 2.
+// hierarchies returns the directories that contain cgroups. There is one for each controller in
+// version 1, and one for all in version 2.
 func hierarchies() ([]string, error) {
 	const mount = "/sys/fs/cgroup"
 	if _, err := os.Stat(filepath.Join(mount, "cgroup.controllers")); err == nil {
@@ -46,7 +46,7 @@ func hierarchies() ([]string, error) {
 	return dirs, err
 }
 
-// makeCgroup makes the cgroup that a node's kubelet has for its root, and returns its name.
+// makeCgroup makes the root cgroup of a node's kubelet, and returns its name.
 func makeCgroup(node string) (string, error) {
 	dirs, err := hierarchies()
 	if err != nil {
@@ -66,7 +66,7 @@ func makeCgroup(node string) (string, error) {
 	return "/" + filepath.Join(cgroupRoot, node), nil
 }
 
-// inherit copies settings of the cgroup above, without which version 1 admits no process.
+// inherit copies settings of the parent cgroup. Without them, version 1 admits no process.
 func inherit(path string, settings ...string) error {
 	for _, setting := range settings {
 		value, err := os.ReadFile(filepath.Join(filepath.Dir(path), setting))
@@ -83,8 +83,8 @@ func inherit(path string, settings ...string) error {
 	return nil
 }
 
-// removeCgroups removes the cgroups of all nodes, also of an earlier test that was killed.
-// It fails while there are processes in them.
+// removeCgroups removes the cgroups of all nodes, even those of a killed test. It fails while there
+// are processes in them.
 func removeCgroups() error {
 	dirs, err := hierarchies()
 	if err != nil {

@@ -44,19 +44,19 @@ type Cluster struct {
 	control *network.Host
 }
 
-// ForTest starts a cluster for one test. Images, by the names by which pods have them, are
-// the archives that its nodes have besides that of the pause container.
+// ForTest starts a cluster for one test. images are archives of images for all nodes, by the names
+// that pods use.
 func ForTest(t testing.TB, nodes int, images map[string]string) *Cluster {
 	t.Helper()
 	requireTools(t)
 	require.NoError(t, removeCgroups())
-	// After the control plane, with which the nodes' processes end.
+	// This runs after the end of the control plane, and so of the nodes' processes.
 	t.Cleanup(func() { controlplane.Eventually(t, removeCgroups) })
 	control, hosts := connect(t, nodes)
 	began := time.Now()
 	c := &Cluster{control: control, ControlPlane: controlplane.ForTest(t, controlplane.Config{
 		Host: control,
-		// So do those for an etcd that exists already.
+		// The NetworkPolicies for an existing etcd allow this port.
 		Etcd: controlplane.ComponentConfig{Port: 2379},
 		// NetworkPolicies allow this port.
 		KubeAPIServer: controlplane.ComponentConfig{Port: 6443, Flags: []string{
@@ -81,7 +81,7 @@ func ForTest(t testing.TB, nodes int, images map[string]string) *Cluster {
 	c.addVolumes(t)
 	c.enforcePolicies(t)
 	for _, node := range c.Nodes {
-		// The lease is the last thing that a node adds to the cluster.
+		// The Lease is the last object that a node adds to the cluster.
 		c.NewOperator(t).Run(t, With(t, `kubectl wait --timeout=3m --for=create node/NAME
 kubectl wait --timeout=3m --for=condition=Ready node/NAME
 kubectl wait --timeout=3m --for=create --namespace=kube-node-lease lease/NAME`, "NAME", node.Name))
@@ -151,7 +151,7 @@ endpoints: [{addresses: [` + controlAddress + `], conditions: {ready: true}}]
 ports: [{name: udp, port: 53, protocol: UDP}, {name: tcp, port: 53, protocol: TCP}]
 `
 
-// startProgram starts a program of the directory of programs, if it has no path.
+// startProgram starts a program. Without a path, it is in binDir.
 func (c *Cluster) startProgram(t testing.TB, name string, program controlplane.Program) *controlplane.Component {
 	t.Helper()
 	if program.Binary == "" {
@@ -166,7 +166,7 @@ func (c *Cluster) startProgram(t testing.TB, name string, program controlplane.P
 	return component
 }
 
-// binDir holds the programs that are built here.
+// binDir returns the directory of the repository's programs.
 func binDir() string { return os.Getenv(controlplane.BinDirVariable) }
 
 func (c *Cluster) kubeconfigFor(t testing.TB, user string, groups ...string) string {
@@ -189,7 +189,7 @@ func write(t testing.TB, path, content string) {
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
-// answers returns a check that asks a URL from a host.
+// answers returns a check that a URL answers requests from a host with 200.
 func answers(host controlplane.Host, url string) func(context.Context) error {
 	client := &http.Client{Transport: &http.Transport{DialContext: host.DialContext, DisableKeepAlives: true}, Timeout: 10 * time.Second}
 	return func(ctx context.Context) error {

@@ -14,20 +14,20 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package nodes makes a cluster with real nodes on this machine, for tests of what an
-// operator does: containerd, runc, the kubelet and kube-proxy of three nodes run pods from
-// images, which have volumes, probes, DNS and Services.
+// Package nodes makes a cluster with real nodes on this machine, for tests of an operator's work.
+// Each node has containerd, runc, the kubelet and kube-proxy. Pods run from images, and have
+// volumes, probes, DNS and Services.
 //
 //	  kube-apiserver, etcd, controllers, scheduler, CoreDNS
 //	                       │
 //	   ┌───────────────────┼───────────────────┐
 //	node-0 ───────────── node-1 ───────────── node-2
 //
-// Each node is a network, mount and PID namespace: what it writes to /var/lib, /var/log and
-// /run is its own, below the directory of the test, and when its first process ends, so does
-// everything on it. The hosts are connected by cables of package network and by nothing
-// else. Nothing is left when the test has ended.
+// Each node is a network, mount and PID namespace. It has its own /var/lib, /var/log and /run,
+// below the directory of the test. When its first process ends, so do all others. Only cables of
+// package network connect the hosts. Nothing is left when the test has ended.
 //
-// It needs root, Linux, and the Debian packages containerd, runc, containernetworking-plugins,
-// iptables, nftables and conntrack. It has been run with cgroups of version 1 only.
+// The package needs root, Linux, and the Debian packages containerd, runc,
+// containernetworking-plugins, iptables, nftables and conntrack. It has been run with cgroups of
+// version 1 only.
 package nodes

@@ -26,8 +26,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Document is some pages of the documentation. Tests execute what it says, so that a command
-// that no longer works is noticed.
+// Document is some pages of the documentation. Tests execute its commands, and so notice if one no
+// longer works.
 type Document struct {
 	path string
 	// sections are its texts by their headings.
@@ -40,7 +40,7 @@ var (
 	indent   = regexp.MustCompile(`(?m)^ +`)
 )
 
-// Read reads the pages that a pattern matches. No two of their sections have one heading.
+// Read returns the pages that a pattern matches. Their sections must have different headings.
 func Read(t testing.TB, pattern string) *Document {
 	t.Helper()
 	pages, err := filepath.Glob(pattern)
@@ -71,7 +71,7 @@ func (d *Document) section(t testing.TB, heading string) string {
 	return text
 }
 
-// Commands returns the block of commands, which are indented, that begins with some text.
+// Commands returns the block of indented commands that begins with a text.
 func (d *Document) Commands(t testing.TB, heading, first string) string {
 	t.Helper()
 	var block []string
@@ -90,7 +90,7 @@ func (d *Document) Commands(t testing.TB, heading, first string) string {
 	return strings.Join(block, "\n")
 }
 
-// Script returns all commands of a section, which are indented, in their order.
+// Script returns all indented commands of a section in order.
 func (d *Document) Script(t testing.TB, heading string) string {
 	t.Helper()
 	var script strings.Builder
@@ -103,7 +103,7 @@ func (d *Document) Script(t testing.TB, heading string) string {
 	return script.String()
 }
 
-// YAML returns the fenced block of YAML that contains some text.
+// YAML returns the fenced block of YAML that contains a text.
 func (d *Document) YAML(t testing.TB, heading, text string) string {
 	t.Helper()
 	for _, found := range fences.FindAllStringSubmatch(d.section(t, heading), -1) {
@@ -116,7 +116,7 @@ func (d *Document) YAML(t testing.TB, heading, text string) string {
 	return ""
 }
 
-// With replaces what has to be another one here. It has to be there.
+// With replaces parts of a text. The text has to contain each part.
 func With(t testing.TB, text string, replacements ...string) string {
 	t.Helper()
 	for i := 0; i < len(replacements); i += 2 {

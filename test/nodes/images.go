@@ -26,16 +26,16 @@ import (
 // pauseImage keeps the namespaces of a pod.
 const pauseImage = "localhost/pause:test"
 
-// importImages gives the node's containerd images from archives, by the names by which pods
-// have them: nodes reach no registry.
+// importImages imports archives of images into the node's containerd, by the names that pods use.
+// Nodes reach no registry.
 func (n *Node) importImages(t testing.TB, images map[string]string) {
 	t.Helper()
 	for name, archive := range images {
-		// The node's processes are in a directory of their own.
+		// The node's processes have another working directory.
 		path, err := filepath.Abs(archive)
 		require.NoError(t, err)
-		// An archive with the same name in itself replaces the index, which may be collected before it is
-		// unpacked. The first container unpacks it.
+		// An archive that has the same name inside replaces the index, which may then be collected
+		// before it is unpacked. The first container unpacks it.
 		n.Do(t, "ctr", "--namespace=k8s.io", "images", "import", "--no-unpack", "--index-name="+name, path)
 	}
 }

@@ -33,8 +33,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 )
 
-// Load is clients that write and read a pizza, one request after the other, and what became
-// of that.
+// Load runs clients that write and read a pizza, and counts their failures. A client sends one
+// request after the other.
 type Load struct {
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
@@ -46,18 +46,17 @@ type Load struct {
 	firstFailure, lastFailure time.Time
 }
 
-// pause is between two requests of a client.
+// pause is the time between two rounds of a client.
 const pause = 100 * time.Millisecond
 
-// StartLoad starts clients of a pizza in the namespace "default", each with connections of
-// its own.
+// StartLoad starts clients of a pizza in the namespace "default". Each has its own connections.
 func StartLoad(t testing.TB, config *rest.Config, pizza string, clients int) *Load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &Load{cancel: cancel, failures: map[string]int{}}
 	for range clients {
 		own := rest.CopyConfig(config)
-		// What kube-apiserver gives up on takes it a minute.
+		// kube-apiserver gives up on a request after a minute.
 		own.Timeout = 2 * time.Minute
 		client, err := versioned.NewForConfig(own)
 		require.NoError(t, err)
@@ -114,7 +113,7 @@ func (l *Load) count(ctx context.Context, request func() error) {
 	l.failures[errorText(err)]++
 }
 
-// errorText is what failures of the same kind have in common.
+// errorText returns a text that failures of the same kind have in common.
 func errorText(err error) string {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return fmt.Sprintf("%d %s", status.Status().Code, status.Status().Message)
@@ -122,23 +121,23 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// Requests returns how many were sent so far.
+// Requests returns how many requests were sent so far.
 func (l *Load) Requests() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.requests
 }
 
-// Result is what became of the requests of a Load.
+// Result sums up the requests of a Load.
 type Result struct {
 	Requests, Failed int
-	// Outage is from the beginning of the first request that failed to the end of the last.
+	// Outage is the time from the beginning of the first failed request to the end of the last.
 	Outage, Slowest time.Duration
 	// Failures are the numbers of the failures of each kind.
 	Failures map[string]int
 }
 
-// String is for the log of a test.
+// String returns a text for the log of a test.
 func (r Result) String() string {
 	text := fmt.Sprintf("%d requests, the slowest took %.1f s", r.Requests, r.Slowest.Seconds())
 	if r.Failed == 0 {
@@ -151,7 +150,7 @@ func (r Result) String() string {
 	return text
 }
 
-// Stop ends the load.
+// Stop ends the load, and returns its result.
 func (l *Load) Stop() Result {
 	l.stop()
 	return Result{

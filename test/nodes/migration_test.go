@@ -28,8 +28,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// testCustomResources moves custom resources to an etcd of their own and back, while they are used and own others. An
-// overlay of crd-apiserver serves them there, and is restored.
+// testCustomResources moves custom resources to crd-apiserver's etcd and back, while clients use
+// them and they own other objects. It also restores crd-apiserver, which runs from an overlay.
 func (o *operations) testCustomResources(t *testing.T, overlay string) {
 	t.Helper()
 	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
@@ -156,14 +156,14 @@ kubectl delete role,rolebinding cook`)
 	o.Run(t, migration.Commands(t, section, "kubectl delete clusterrolebinding restaurant"))
 }
 
-// identity prints what a pizza is, and has.
+// identity prints the UID, the time of creation and the spec of a pizza.
 const identity = "kubectl get pizza margherita --output=jsonpath='{.metadata.uid} {.metadata.creationTimestamp} {.spec}'"
 
-// customResources creates toppings and pizzas of the definitions, which a cook may use.
+// customResources creates toppings and pizzas of the definitions, and lets the user write pizzas.
 func (o *operations) customResources(t *testing.T) {
 	t.Helper()
 	controlplane.Eventually(t, func() error {
-		// Until the definitions trust the webhook that converts.
+		// It fails until the definitions trust the conversion webhook.
 		_, err := o.Try(t.Context(), "kubectl apply --filename=artifacts/examples/1-toppings.yaml --filename=artifacts/examples/2-pizzas.yaml")
 		return err
 	})
@@ -172,10 +172,10 @@ func (o *operations) customResources(t *testing.T) {
 	o.requireVersions(t)
 }
 
-// requireVersions reads a pizza in the version that is not stored, which a webhook converts.
+// requireVersions reads a pizza in a version that needs conversion.
 func (o *operations) requireVersions(t *testing.T) {
 	t.Helper()
-	// After the warning that the version is deprecated.
+	// The output begins with a warning that the version is deprecated.
 	require.Contains(t, o.asUser(t, "kubectl get pizzas.v1alpha1.restaurant.programming-kubernetes.info extra-cheese --output=jsonpath='{.spec.toppings}'"),
 		`["tomato","mozzarella","mozzarella","mozzarella"]`)
 }

@@ -36,7 +36,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
-// testMonitoring has Prometheus, by its Operator, watch servers that work, then none, and then those that are back.
+// testMonitoring lets Prometheus, run by its Operator, watch servers that work, then none, and then
+// servers again.
 func (o *operations) testMonitoring(t *testing.T) {
 	began := time.Now()
 	prometheus := o.startPrometheus(t)
@@ -59,10 +60,12 @@ func (o *operations) testMonitoring(t *testing.T) {
 	o.awaitCalm(t)
 }
 
-// prometheusOperator is the module of what reads the objects of the component "monitoring" in real clusters.
+// prometheusOperator is the module of the Prometheus Operator, which reads the objects of the
+// component "monitoring".
 const prometheusOperator = "github.com/prometheus-operator/prometheus-operator"
 
-// monitoringKinds returns the files that define the kinds which the Prometheus Operator reads.
+// monitoringKinds returns the files with definitions of the kinds that the Prometheus Operator
+// reads.
 func monitoringKinds(t *testing.T) (files []string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "-C", filepath.Join(root, "hack", "tools", "prometheus-operator"), "mod", "download", "-json", prometheusOperator)
@@ -76,7 +79,7 @@ func monitoringKinds(t *testing.T) (files []string) {
 	return files
 }
 
-// startPrometheus starts it for one test, and returns its API.
+// startPrometheus starts Prometheus for one test, and returns its API.
 func (o *operations) startPrometheus(t *testing.T) prometheusv1.API {
 	t.Helper()
 	images := map[string]string{}
@@ -112,7 +115,8 @@ kubectl rollout status --namespace monitoring --timeout=3m statefulset/prometheu
 	return prometheusv1.NewAPI(client)
 }
 
-// scrapes tells whether Prometheus reads the metrics of every server and every member of etcd, and of nothing else.
+// scrapes returns an error unless Prometheus reads exactly the metrics of all servers and members
+// of etcd.
 func (o *operations) scrapes(t *testing.T, prometheus prometheusv1.API) error {
 	t.Helper()
 	want := map[string]bool{}
@@ -138,7 +142,7 @@ func (o *operations) scrapes(t *testing.T, prometheus prometheusv1.API) error {
 	return nil
 }
 
-// evaluates tells whether Prometheus evaluates every rule of the component.
+// evaluates returns an error unless Prometheus evaluates exactly the rules of the component.
 func (o *operations) evaluates(t *testing.T, prometheus prometheusv1.API) error {
 	t.Helper()
 	want := strings.Fields(o.Run(t, "kubectl get prometheusrules --namespace restaurant-system --output=jsonpath='{.items[*].spec.groups[*].rules[*].alert}'"))
@@ -188,7 +192,8 @@ func (o *operations) awaitAlert(t *testing.T, prometheus prometheusv1.API, name 
 	t.Logf("%s is %s after %.0f s", name, want, time.Since(began).Seconds())
 }
 
-// calm tells whether no alert is on its way, but for those of a machine that has much to do.
+// calm returns an error if an alert is pending or firing. It ignores alerts of slowness, since this
+// machine may be busy.
 func calm(t *testing.T, prometheus prometheusv1.API) error {
 	t.Helper()
 	all, err := prometheus.Alerts(t.Context())

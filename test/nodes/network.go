@@ -33,11 +33,11 @@ const (
 
 func nodeAddress(i int) string { return fmt.Sprintf("10.200.0.%d", 10+i) }
 
-// podSubnet has the addresses of a node's pods.
+// podSubnet returns the subnet of a node's pods.
 func podSubnet(i int) string { return fmt.Sprintf("10.201.%d.0/24", i) }
 
-// connect makes the hosts of the control plane and of the nodes. Each reaches all others,
-// and their pods.
+// connect returns the hosts of the control plane and of the nodes. Each reaches all others, and
+// their pods.
 func connect(t testing.TB, nodes int) (control *network.Host, hosts []*network.Host) {
 	t.Helper()
 	control = network.ForTest(t, controlAddress)

@@ -37,9 +37,9 @@ import (
 )
 
 const (
-	// cniPlugins is where Debian has them.
+	// cniPlugins is the directory of Debian's CNI plugins.
 	cniPlugins = "/usr/lib/cni"
-	// readyFile is what boot.sh writes last.
+	// readyFile is the last file that boot.sh writes.
 	readyFile = "ready"
 )
 
@@ -54,7 +54,7 @@ type Node struct {
 
 	cluster *Cluster
 	number  int
-	// dir holds its files, and first is the process that is number 1 on it.
+	// dir holds the node's files, and first is the PID of its process 1.
 	dir   string
 	first int
 	// vanished is set while the node is cut off.
@@ -83,8 +83,8 @@ func (n *Node) start(t testing.TB, images map[string]string) {
 	n.run(t, filepath.Join(binDir(), "kubelet"), answers(n, "http://127.0.0.1:10248/healthz"),
 		"--config="+n.file("kubelet.yaml"), "--hostname-override="+n.Name, "--node-ip="+n.Address(),
 		"--kubeconfig="+n.cluster.kubeconfigFor(t, "system:node:"+n.Name, "system:nodes"))
-	// It ends itself when the addresses of its node change, to be started again, and therefore
-	// follows what makes the node known.
+	// kube-proxy exits when the addresses of its node change, and so starts after the kubelet,
+	// which registers the node.
 	n.run(t, filepath.Join(binDir(), "kube-proxy"), answers(n, "http://"+n.Address()+":10256/livez"), "--config="+n.file("kube-proxy.yaml"))
 }
 
@@ -174,15 +174,15 @@ exit 1`, "-", pod, host, port)
 	return err
 }
 
-// Vanish has the node's packets disappear, as when a machine loses its power: nobody is told
-// that its connections have ended.
+// Vanish drops all packets of the node, as when a machine loses power. Its peers do not learn that
+// connections have ended.
 func (n *Node) Vanish(t testing.TB) {
 	t.Helper()
 	n.vanished.Store(true)
 	n.drop(t, "-I")
 }
 
-// Return ends that.
+// Return ends the effect of Vanish.
 func (n *Node) Return(t testing.TB) {
 	t.Helper()
 	n.drop(t, "-D")

@@ -45,19 +45,20 @@ import (
 
 const (
 	root = "../.."
-	// These are the names that the documentation gives to the servers'.
+	// The documentation gives the servers' images these names.
 	image    = "registry.example.com/restaurant/apiserver"
 	crdImage = "registry.example.com/crd-apiserver"
-	// One build and the next.
+	// These are versions of two builds.
 	oldVersion, newVersion = "v0.37.0", "v0.37.1"
-	// user may edit what is in the namespace "default", and nothing else.
+	// user may edit objects in the namespace "default", and nothing else.
 	user = "maria"
 )
 
-// archive is where an image is.
+// archive returns the path of an image's archive.
 func archive(name string) string { return filepath.Join(root, "_output", "nodes", name+".tar") }
 
-// TestOperations does what docs/operations, and the pages about custom resources, say, by their own commands.
+// TestOperations follows docs/operations and the pages about custom resources with their own
+// commands.
 func TestOperations(t *testing.T) {
 	c := ForTest(t, 3, map[string]string{
 		pauseImage:                   archive("pause"),
@@ -124,12 +125,12 @@ func TestOperations(t *testing.T) {
 	t.Run("types", o.testTypes)
 }
 
-// operations are what an operator does by the documentation.
+// operations follows the documentation as an operator does.
 type operations struct {
 	*Operator
 
 	page *Document
-	// kustomization is what "restaurant" consists of.
+	// kustomization is the kustomization.yaml in "restaurant".
 	kustomization string
 	// stored is set when the store of backups runs.
 	stored bool
@@ -158,8 +159,8 @@ func (o *operations) kustomize(t *testing.T, content string) {
 	write(t, filepath.Join(o.Dir, "restaurant", "kustomization.yaml"), content)
 }
 
-// install installs an overlay with one more component, after preparations. At the end of the test it is uninstalled,
-// without a trace.
+// install installs an overlay with one more component, after preparations. At the end of the test
+// it is uninstalled, and must leave nothing behind.
 func (o *operations) install(t *testing.T, overlay, component string, preparations ...func(*testing.T)) {
 	t.Helper()
 	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
@@ -174,7 +175,7 @@ func (o *operations) install(t *testing.T, overlay, component string, preparatio
 	require.NotContains(t, output, "Warning:")
 }
 
-// monitored is the kustomization of the documentation for a cluster with the Prometheus Operator.
+// monitored returns the documentation's kustomization for a cluster with the Prometheus Operator.
 func (o *operations) monitored(t *testing.T) string {
 	t.Helper()
 	return o.page.YAML(t, "Install", "kind: Kustomization") + o.page.YAML(t, "Install", "components/monitoring")
@@ -197,7 +198,7 @@ func (o *operations) uninstall(t *testing.T, before map[string]string) {
 	o.requireInventory(t, before)
 }
 
-// requireInventory waits until the cluster has what it had before.
+// requireInventory waits until the cluster has the same objects as before.
 func (o *operations) requireInventory(t *testing.T, before map[string]string) {
 	t.Helper()
 	ctx := context.Background() // The test's own is over.
@@ -213,7 +214,7 @@ func (o *operations) requireInventory(t *testing.T, before map[string]string) {
 	})
 }
 
-// explain prints what may be the reason of a failure.
+// explain prints the state of the cluster to explain a failure.
 func (o *operations) explain(t *testing.T) {
 	t.Helper()
 	output, err := o.Try(context.Background(), `kubectl get pods,pvc --all-namespaces --output=wide
@@ -250,13 +251,13 @@ func (o *operations) testDoctor(t *testing.T) {
 	require.NotContains(t, o.follow(t, "Doctor", "kubectl exec"), "failure")
 }
 
-// testNightlyBackup does now what is done every night.
+// testNightlyBackup runs the nightly backup now.
 func (o *operations) testNightlyBackup(t *testing.T) {
 	o.follow(t, "Every night", "kubectl create job")
 	o.Run(t, "kubectl wait --namespace restaurant-system --for=condition=Complete --timeout=5m job/backup-now")
 }
 
-// awaitCalm waits until no request of many fails.
+// awaitCalm waits until none of many requests fails.
 func (o *operations) awaitCalm(t *testing.T) {
 	t.Helper()
 	o.awaitCalmOf(t, "margherita")
@@ -290,7 +291,8 @@ func (o *operations) testBackup(t *testing.T) {
 	}
 }
 
-// testSizes stores as many pizzas as the memory of the manifests is said to be enough for, and lists them.
+// testSizes stores as many pizzas as fit into the manifests' memory by the documentation, and lists
+// them.
 func (o *operations) testSizes(t *testing.T) {
 	config, err := o.cluster.RESTConfigFor(user)
 	require.NoError(t, err)
@@ -341,7 +343,7 @@ func metric(t *testing.T, metrics, name string) float64 {
 	return 0
 }
 
-// pods returns those with a name, at least one.
+// pods returns the pods with a name. There must be at least one.
 func (o *operations) pods(t *testing.T, name string) []corev1.Pod {
 	t.Helper()
 	found, err := framework.Kube(o.cluster.ControlPlane).CoreV1().Pods("restaurant-system").
@@ -351,7 +353,7 @@ func (o *operations) pods(t *testing.T, name string) []corev1.Pod {
 	return found.Items
 }
 
-// testPolicies shows that it is NetworkPolicies by which pods are reached, and which.
+// testPolicies shows that NetworkPolicies decide which pods reach others.
 func (o *operations) testPolicies(t *testing.T) {
 	dial := func(from corev1.Pod, address string) error {
 		for _, node := range o.cluster.Nodes {
@@ -384,7 +386,7 @@ func (o *operations) testUpgrade(t *testing.T) {
 	}
 }
 
-// testSecondScheduler has another scheduler place the servers while clients use them.
+// testSecondScheduler lets another scheduler place the servers while clients use them.
 func (o *operations) testSecondScheduler(t *testing.T) {
 	load := o.load(t)
 	o.addComponent(t, "examples/second-scheduler")
@@ -394,13 +396,13 @@ func (o *operations) testSecondScheduler(t *testing.T) {
 	t.Log(result)
 	require.Zero(t, result.Failed)
 	o.Run(t, "kubectl wait --namespace restaurant-system --for=jsonpath='{.status.terminatingReplicas}'=0 --timeout=5m deployment/apiserver")
-	// What runs has been placed, which nobody else does.
+	// No other scheduler places pods with this name, and only placed pods run.
 	const schedulers = "kubectl get pods --namespace restaurant-system --selector=app.kubernetes.io/name=restaurant-apiserver --field-selector=status.phase=Running " +
 		"--output=jsonpath='{.items[*].spec.schedulerName}'"
 	require.Equal(t, "my-scheduler my-scheduler my-scheduler", o.Run(t, schedulers))
 }
 
-// testAutoscaler has the number of replicas follow the load.
+// testAutoscaler lets the number of replicas follow the load.
 func (o *operations) testAutoscaler(t *testing.T) {
 	for _, node := range o.cluster.Nodes {
 		node.importImages(t, map[string]string{"registry.example.com/metrics-server:test": archive("metrics-server")})
@@ -414,7 +416,7 @@ func (o *operations) testAutoscaler(t *testing.T) {
 	})
 	o.Run(t, "kubectl wait --for=condition=Available --timeout=3m apiservice/v1beta1.metrics.k8s.io")
 	load := o.load(t)
-	// These clients are few.
+	// The test has few clients.
 	o.follow(t, "Sizes", "kubectl autoscale", "500m", "20m")
 	o.awaitReplicas(t, 6)
 	o.Run(t, "kubectl apply -k restaurant")
@@ -424,7 +426,7 @@ func (o *operations) testAutoscaler(t *testing.T) {
 	require.Zero(t, result.Failed)
 }
 
-// awaitReplicas waits until so many replicas are wanted, and ready.
+// awaitReplicas waits until a number of replicas is wanted and ready.
 func (o *operations) awaitReplicas(t *testing.T, want int) {
 	t.Helper()
 	began := time.Now()
@@ -452,7 +454,7 @@ func (o *operations) loadOf(t *testing.T, pizza string) *Load {
 	return StartLoad(t, config, pizza, 4)
 }
 
-// testDrain drains each node, one after the other, as for an upgrade of the nodes.
+// testDrain drains one node after the other, as for an upgrade of the nodes.
 func (o *operations) testDrain(t *testing.T) {
 	for _, node := range o.cluster.Nodes {
 		load := o.load(t)
@@ -467,7 +469,7 @@ func (o *operations) testDrain(t *testing.T) {
 	}
 }
 
-// testVanishedNode cuts off a node that nobody has drained.
+// testVanishedNode cuts off a node without draining it.
 func (o *operations) testVanishedNode(t *testing.T) {
 	node := o.cluster.Nodes[0]
 	load := o.load(t)
@@ -475,7 +477,7 @@ func (o *operations) testVanishedNode(t *testing.T) {
 	node.Vanish(t)
 	o.Run(t, "kubectl wait --for=condition=Ready=Unknown --timeout=5m node/"+node.Name)
 	t.Logf("%s is known to be away after %.0f s", node.Name, time.Since(began).Seconds())
-	time.Sleep(30 * time.Second) // For what fails even then.
+	time.Sleep(30 * time.Second) // Count requests that fail even then.
 	t.Log(load.Stop())
 	o.awaitCalm(t)
 	node.Return(t)
@@ -509,7 +511,7 @@ func (o *operations) testLostMember(t *testing.T) {
 	require.Equal(t, "RollingUpdate", o.Run(t, strategy), "No upgrade would reach etcd any more.")
 }
 
-// prepareEtcd gives the servers the etcd of the cluster, and keys of their own in it.
+// prepareEtcd makes the servers use the cluster's etcd with their own prefix.
 func (o *operations) prepareEtcd(t *testing.T) {
 	c := o.cluster
 	pair, err := c.PKI.EtcdCA.Issue(controlplane.Certificate{User: "restaurant"})
@@ -529,7 +531,7 @@ patches:
 `)
 }
 
-// testEncryption encrypts what is stored, and replaces the key.
+// testEncryption encrypts stored objects, and replaces the key.
 func (o *operations) testEncryption(t *testing.T) {
 	const section, one, other = "Encryption at rest", "2026-11", "2027-11"
 	configuration := o.page.YAML(t, section, "kind: EncryptionConfiguration")

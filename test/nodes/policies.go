@@ -36,9 +36,9 @@ import (
 // policyInterval is how long a change of pods or policies may go unnoticed.
 const policyInterval = 500 * time.Millisecond
 
-// enforcePolicies makes every node drop what NetworkPolicies do not allow, until the test
-// ends. It knows as much of them as the manifests use: pods and namespaces as peers, and
-// ports by number or name.
+// enforcePolicies makes every node drop packets that NetworkPolicies do not allow, until the test
+// ends. It supports the features that the manifests use: pods and namespaces as peers, and ports by
+// number or name.
 func (c *Cluster) enforcePolicies(t testing.TB) {
 	t.Helper()
 	config := c.RESTConfig()
@@ -68,7 +68,7 @@ func (c *Cluster) enforcePolicies(t testing.TB) {
 func (c *Cluster) applyRules(ctx context.Context, rules string) error {
 	for _, node := range c.Nodes {
 		if node.vanished.Load() {
-			continue // It is not asked what it does.
+			continue // A vanished node can't change its rules.
 		}
 		cmd := node.Command(ctx, "nft", "--file", "-")
 		cmd.Stdin = strings.NewReader(rules)
@@ -95,15 +95,15 @@ func currentRules(ctx context.Context, client kubernetes.Interface) (string, err
 	return (&policed{policies.Items, pods.Items, namespaces.Items}).rules(), nil
 }
 
-// policed is what rules are made of.
+// policed has the objects that rules are made from.
 type policed struct {
 	policies   []networkingv1.NetworkPolicy
 	pods       []corev1.Pod
 	namespaces []corev1.Namespace
 }
 
-// rules returns the table of nft that replaces the one before. What is sent by the node
-// itself, such as a probe, passes no forward hook, and is allowed everywhere.
+// rules returns the table of nft that replaces the one before. Packets of the node itself, such as
+// probes, pass no forward hook, and are always allowed.
 func (p *policed) rules() string {
 	const table = "inet policies"
 	var chains, jumps strings.Builder
@@ -132,8 +132,8 @@ func (p *policed) rules() string {
 		"    ct state established,related accept\n%[3]s  }\n}\n", table, &chains, &jumps)
 }
 
-// allowed returns the matches of what a pod may send or receive, and whether any policy
-// restricts that.
+// allowed returns matches for packets that a pod may send or receive, and whether any policy
+// restricts these.
 func (p *policed) allowed(pod *corev1.Pod, direction networkingv1.PolicyType) (matches []string, isolated bool) {
 	for _, policy := range p.policies {
 		if policy.Namespace != pod.Namespace || !slices.Contains(policy.Spec.PolicyTypes, direction) || !selects(&policy.Spec.PodSelector, pod.Labels) {
@@ -153,8 +153,8 @@ func (p *policed) allowed(pod *corev1.Pod, direction networkingv1.PolicyType) (m
 	return matches, isolated
 }
 
-// matches returns those of one rule. The ports' names are those of the target or, without
-// one, of the peers.
+// matches returns the matches of one rule. Names of ports are those of the targets or, without any,
+// of the peers.
 func (p *policed) matches(namespace, side string, peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort, targets []corev1.Pod) (matches []string) {
 	address := ""
 	if len(peers) > 0 {
@@ -215,7 +215,8 @@ func selects(selector *metav1.LabelSelector, set map[string]string) bool {
 	return err == nil && parsed.Matches(labels.Set(set))
 }
 
-// portNumber looks up a port's name in pods. It is 0 if none of them has it.
+// portNumber returns the number of a port, which may be a name in one of the pods. It returns 0 if
+// no pod has the name.
 func portNumber(port intstr.IntOrString, pods []corev1.Pod) int32 {
 	if port.Type == intstr.Int {
 		return port.IntVal

@@ -28,7 +28,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// testQuickstart does what docs/quickstart.md says, from the section about the server to the last.
+// testQuickstart follows docs/quickstart.md from the section about the server to the last.
 func (o *operations) testQuickstart(t *testing.T) {
 	const server = "2. The server"
 	step := o.quickstart(t, "quickstart.md", server, "restaurant")
@@ -37,8 +37,8 @@ func (o *operations) testQuickstart(t *testing.T) {
 	step("4. Leave")
 }
 
-// testQuickstartOfCustomResources does what docs/crd-apiserver/quickstart.md says: kube-apiserver serves an object, then
-// crd-apiserver does, and then kube-apiserver again.
+// testQuickstartOfCustomResources follows docs/crd-apiserver/quickstart.md. kube-apiserver serves
+// an object, then crd-apiserver does, and then kube-apiserver again.
 func (o *operations) testQuickstartOfCustomResources(t *testing.T) {
 	const server, there = "3. The server", "4. There"
 	step := o.quickstart(t, "crd-apiserver/quickstart.md", server, "crd-apiserver")
@@ -53,9 +53,10 @@ func (o *operations) testQuickstartOfCustomResources(t *testing.T) {
 	require.Contains(t, step("5. And back", function), "first")
 }
 
-// quickstart returns a function that executes the commands of a section of a page, after shell functions of an
-// earlier one, and returns what they print. The kustomization of a section is in a directory, and the image on the
-// nodes. In the end, nothing is left.
+// quickstart returns a function that executes the commands of a section, and returns their output.
+// Shell functions of an earlier section may precede them. quickstart writes the kustomization of
+// the section server into a directory. The image is on the nodes already. Nothing may be left at
+// the end.
 func (o *operations) quickstart(t *testing.T, path, server, directory string) (step func(section string, functions ...string) string) {
 	t.Helper()
 	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)

@@ -76,7 +76,7 @@ func (o *operations) startStore(t *testing.T) {
 	})
 }
 
-// copyBackups lets backups go to the store, and returns the command that lists them.
+// copyBackups makes backups go to the store, and returns the command that lists them.
 func (o *operations) copyBackups(t *testing.T) (list string) {
 	t.Helper()
 	list = o.prepareStore(t)
@@ -85,7 +85,8 @@ func (o *operations) copyBackups(t *testing.T) (list string) {
 	return list
 }
 
-// prepareStore starts the store, creates the Secret for it, and returns the command that lists what is stored.
+// prepareStore starts the store, creates its Secret, and returns the command that lists its
+// content.
 func (o *operations) prepareStore(t *testing.T, replacements ...string) (list string) {
 	t.Helper()
 	o.startStore(t)
@@ -95,7 +96,8 @@ func (o *operations) prepareStore(t *testing.T, replacements ...string) (list st
 	return "export SSL_CERT_DIR=$PWD\n" + o.page.Commands(t, storeSection, "rclone --config")
 }
 
-// addComponents adds those of the documentation after those that are there, which end the kustomization.
+// addComponents adds the documentation's components at the end of the kustomization, which ends
+// with components.
 func (o *operations) addComponents(t *testing.T, text string) {
 	t.Helper()
 	components := ""
@@ -122,15 +124,15 @@ func (o *operations) backUp(t *testing.T, list string) string {
 	return name
 }
 
-// watched is what a client knows that has watched all the time.
+// watched is the knowledge of a client that has watched all the time.
 type watched struct {
 	client  versioned.Interface
 	store   cache.Store
 	version string
 }
 
-// watch begins to watch pizzas, then creates one and deletes another, of which a snapshot that was saved
-// before knows nothing.
+// watch begins to watch pizzas, and then creates one and deletes another. An earlier snapshot has
+// neither change.
 func (o *operations) watch(t *testing.T) *watched {
 	t.Helper()
 	config, err := o.cluster.RESTConfigFor(user)
@@ -154,7 +156,7 @@ func (o *operations) watch(t *testing.T) *watched {
 	return w
 }
 
-// await waits until the client knows what it should.
+// await waits until the client knows, or no longer knows, two pizzas.
 func (w *watched) await(t *testing.T, later, margherita bool) {
 	t.Helper()
 	controlplane.Eventually(t, func() error {
@@ -167,7 +169,7 @@ func (w *watched) await(t *testing.T, later, margherita bool) {
 	})
 }
 
-// restored requires that everything is as in a snapshot from before, and clients know.
+// restored requires that the pizzas are as before watch, and that clients know.
 func (w *watched) restored(t *testing.T) {
 	t.Helper()
 	w.await(t, false, true)
@@ -183,7 +185,7 @@ func (w *watched) restored(t *testing.T) {
 	require.True(t, apierrors.IsResourceExpired(err) || apierrors.IsGone(err), "A watch from before gets %v.", err)
 }
 
-// volumes are the directories of claims.
+// volumes returns the directories of claims.
 func (o *operations) volumes(t *testing.T, namespace string, claims ...string) []string {
 	t.Helper()
 	var dirs []string
@@ -194,7 +196,7 @@ func (o *operations) volumes(t *testing.T, namespace string, claims ...string) [
 	return dirs
 }
 
-// empty deletes all that volumes have.
+// empty deletes the content of volumes.
 func empty(t *testing.T, dirs ...string) {
 	t.Helper()
 	for _, dir := range dirs {
@@ -206,7 +208,7 @@ func empty(t *testing.T, dirs ...string) {
 	}
 }
 
-// without removes the components of a restore again, as the documentation says.
+// without removes the components of a restore, as the documentation says.
 func (o *operations) without(t *testing.T, installed string) {
 	t.Helper()
 	o.kustomize(t, installed)
@@ -214,7 +216,7 @@ func (o *operations) without(t *testing.T, installed string) {
 	o.clear(t)
 }
 
-// clear deletes what a restore has left.
+// clear deletes the leftovers of a restore.
 func (o *operations) clear(t *testing.T) {
 	t.Helper()
 	o.follow(t, volumesSection, "kubectl delete --namespace restaurant-system --ignore-not-found")
@@ -235,7 +237,8 @@ func (o *operations) testRestoreFromStore(t *testing.T) {
 	})
 }
 
-// restoreFromStore loses all volumes of "ha", those with the backups included. The two functions begin a restore, and end it.
+// restoreFromStore loses all volumes of "ha", including the backups, and restores it. The two
+// functions begin and end the restore.
 func (o *operations) restoreFromStore(t *testing.T, list string, begin, end func(t *testing.T)) {
 	t.Helper()
 	name := o.backUp(t, list)
@@ -272,7 +275,7 @@ func (o *operations) requireMembers(t *testing.T) {
 	require.Equal(t, 3, strings.Count(o.Run(t, variable), "started"))
 }
 
-// testQuorum loses two members of etcd with their volumes, and keeps what only the third has.
+// testQuorum loses two members of etcd with their volumes, and keeps the data of the third.
 func (o *operations) testQuorum(t *testing.T) {
 	const section = "Without a quorum"
 	lost := o.volumes(t, "restaurant-system", "data-etcd-1", "data-etcd-2")
@@ -301,7 +304,7 @@ func (o *operations) testQuorum(t *testing.T) {
 	o.asUser(t, "kubectl apply --filename=artifacts/examples/2-pizzas.yaml")
 }
 
-// testRestoreVolume loses the volume of "standalone", and that with its backups.
+// testRestoreVolume loses the volumes of "standalone" and of its backups, and restores it.
 func (o *operations) testRestoreVolume(t *testing.T) {
 	name := o.backUp(t, o.copyBackups(t))
 	client := o.watch(t)
@@ -321,8 +324,8 @@ func (o *operations) testRestoreVolume(t *testing.T) {
 	o.without(t, installed)
 }
 
-// restoreCustomResources saves a snapshot of crd-apiserver in the store, loses a pizza or, with "ha", all volumes, and
-// restores it.
+// restoreCustomResources saves a snapshot of crd-apiserver in the store, and restores it. Before,
+// it loses a pizza or, with "ha", all volumes.
 func (o *operations) restoreCustomResources(t *testing.T, overlay string, page *Document, file, installed string) {
 	t.Helper()
 	backup := "backup-embedded"
@@ -343,7 +346,8 @@ func (o *operations) restoreCustomResources(t *testing.T, overlay string, page *
 	lines := strings.Split(strings.TrimSpace(o.Run(t, list)), ";")
 	name := lines[len(lines)-1]
 	o.asUser(t, "kubectl delete pizza salami")
-	// So close to the cluster's etcd that this can be raised to it on the way back.
+	// The revision is close to that of the cluster's etcd, which has to be raised above it on the
+	// way back.
 	revision := strings.TrimSpace(o.Run(t, "echo $(($(kubectl get --raw /apis/restaurant.programming-kubernetes.info/v1/pizzas | jq --raw-output .metadata.resourceVersion) + 1000))"))
 	began := time.Now()
 	lose()
@@ -357,7 +361,7 @@ func (o *operations) restoreCustomResources(t *testing.T, overlay string, page *
 	o.awaitCalmOf(t, "salami")
 }
 
-// testRestoreEtcd has the servers use an etcd of their own, which loses its data.
+// testRestoreEtcd makes the servers use another etcd, which loses its data, and restores it.
 func (o *operations) testRestoreEtcd(t *testing.T) {
 	const section = "Restore an existing etcd"
 	c, host := o.cluster, o.cluster.Nodes[0].Host

@@ -26,8 +26,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Operator is somebody at a shell, in a directory that has what the documentation names:
-// kubectl and apiserver, a kubeconfig, and the kustomization "restaurant".
+// Operator is an operator's shell with the programs and files that the documentation names: kubectl
+// and apiserver, a kubeconfig, and the kustomization "restaurant".
 type Operator struct {
 	// Dir is the working directory, and the home.
 	Dir string
@@ -35,7 +35,7 @@ type Operator struct {
 	cluster *Cluster
 }
 
-// NewOperator makes the administrator's shell.
+// NewOperator returns the administrator's shell.
 func (c *Cluster) NewOperator(t testing.TB) *Operator {
 	t.Helper()
 	o := &Operator{Dir: t.TempDir(), cluster: c}
@@ -45,7 +45,7 @@ func (c *Cluster) NewOperator(t testing.TB) *Operator {
 	return o
 }
 
-// Run executes commands, each of which has to succeed, and returns what they print.
+// Run executes commands, and returns their output. Each command has to succeed.
 func (o *Operator) Run(t testing.TB, script string) string {
 	t.Helper()
 	output, err := o.Try(t.Context(), script)
@@ -53,9 +53,9 @@ func (o *Operator) Run(t testing.TB, script string) string {
 	return output
 }
 
-// Try is Run for commands that may fail.
+// Try executes commands that may fail.
 func (o *Operator) Try(ctx context.Context, script string) (string, error) {
-	// Which kills what the commands leave running, such as "kubectl port-forward &".
+	// unshare kills processes that the commands leave running, such as "kubectl port-forward &".
 	cmd := o.cluster.control.Command(ctx, "unshare", "--pid", "--fork", "--kill-child", "bash", "-o", "errexit", "-o", "pipefail", "-c", script)
 	cmd.Dir = o.Dir
 	cmd.Env = append(os.Environ(), "HOME="+o.Dir, "PATH="+binDir()+string(filepath.ListSeparator)+os.Getenv("PATH"))

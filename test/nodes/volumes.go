@@ -23,10 +23,10 @@ import (
 	"testing"
 )
 
-// volumesOfNode is how many claims can be bound to volumes of one node.
+// volumesOfNode is how many volumes a node has for claims.
 const volumesOfNode = 10
 
-// addVolumes makes a default StorageClass, and volumes for it, each a directory of a node.
+// addVolumes makes a default StorageClass with volumes. Each volume is a directory of a node.
 func (c *Cluster) addVolumes(t testing.TB) {
 	t.Helper()
 	var manifests strings.Builder

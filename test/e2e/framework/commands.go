@@ -32,8 +32,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
-// Execute runs one of the repository's binaries, which must end by itself, and returns
-// its exit code with what it has printed.
+// Execute runs one of the repository's binaries, and returns its exit code and output. The binary
+// must end by itself.
 func Execute(t *testing.T, cp *controlplane.ControlPlane, binary string, args ...string) (code int, output string) {
 	t.Helper()
 	var buffer bytes.Buffer
@@ -49,7 +49,7 @@ func Tool(t *testing.T, cp *controlplane.ControlPlane, stdin []byte, args ...str
 	return code, out.String(), errOut.String()
 }
 
-// ToolOf is Tool for another of the repository's binaries.
+// ToolOf runs a command of another of the repository's binaries.
 func ToolOf(t *testing.T, cp *controlplane.ControlPlane, binary string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -57,8 +57,8 @@ func ToolOf(t *testing.T, cp *controlplane.ControlPlane, binary string, args ...
 	return code, out.String(), errOut.String()
 }
 
-// Program is the path of one of the repository's binaries. kubectl may be in another directory,
-// if it is of another release of Kubernetes.
+// Program returns the path of one of the repository's binaries. kubectl of another release of
+// Kubernetes may be in another directory.
 func Program(t *testing.T, cp *controlplane.ControlPlane, name string) string {
 	t.Helper()
 	path, err := cp.ProgramPath(t.Context(), name)
@@ -87,7 +87,7 @@ func Kubectl(t *testing.T, cp *controlplane.ControlPlane, args ...string) {
 	require.NoError(t, err, "kubectl %s: %s", strings.Join(args, " "), output)
 }
 
-// File writes a file that is the test's.
+// File writes a file in a directory of the test.
 func File(t *testing.T, content string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "file.yaml")
@@ -95,7 +95,7 @@ func File(t *testing.T, content string) (path string) {
 	return path
 }
 
-// ReplaceFile replaces a file so that nobody reads a part of it.
+// ReplaceFile replaces a file atomically.
 func ReplaceFile(t *testing.T, path string, content []byte) {
 	t.Helper()
 	next := path + ".next"
@@ -103,8 +103,8 @@ func ReplaceFile(t *testing.T, path string, content []byte) {
 	require.NoError(t, os.Rename(next, path))
 }
 
-// EtcdFlags are the flags with which a server reaches the etcd of a component, or another one at a
-// URL, with a certificate of its own.
+// EtcdFlags returns flags of a server for a component's etcd, or for another one at a URL. They
+// have a new client certificate.
 func EtcdFlags(t *testing.T, cp *controlplane.ControlPlane, component, url string) []string {
 	t.Helper()
 	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "doctor"})

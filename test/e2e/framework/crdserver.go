@@ -39,14 +39,15 @@ import (
 // CRDServerEtcd is the name of the etcd that StartCRDServer stores objects in.
 const CRDServerEtcd = "etcd-of-custom-resources"
 
-// WithCRDServer tells whether tests of custom resources are to run with the crd-apiserver, which stores
-// the objects elsewhere, instead of kube-apiserver alone.
+// WithCRDServer tells whether tests of custom resources run with crd-apiserver instead of
+// kube-apiserver alone.
 func WithCRDServer() bool { return os.Getenv("E2E_CRD_APISERVER") != "" }
 
-// CRDServer is what the manifests call the server of custom resources, and its account.
+// CRDServer returns the name of the server of custom resources, and of its account, in the
+// manifests.
 func CRDServer() types.NamespacedName { return crdServer }
 
-// crdServer is what the manifests call the server of custom resources.
+// crdServer is the name of the server of custom resources in the manifests.
 var crdServer = types.NamespacedName{Namespace: "crd-apiserver", Name: "crd-apiserver"}
 
 // InstallCRDServer applies the manifests of the server of custom resources.
@@ -55,14 +56,14 @@ func InstallCRDServer(ctx context.Context, cp *controlplane.ControlPlane) error 
 	if output, err := cp.Kubectl(ctx, "apply", "--server-side", "--kustomize", manifests).CombinedOutput(); err != nil {
 		return fmt.Errorf("kubectl apply: %w: %s", err, output)
 	}
-	// The only kind of Service that may lead to this machine.
+	// Only a Service of this type may lead to this machine.
 	_, err := Kube(cp).CoreV1().Services(crdServer.Namespace).Patch(ctx, crdServer.Name, types.MergePatchType,
 		[]byte(`{"spec":{"type":"ExternalName","externalName":"localhost","ports":null,"selector":null,"clusterIP":null,"clusterIPs":null}}`), metav1.PatchOptions{})
 	return err
 }
 
-// StartCRDServer installs the server of custom resources, and starts it as its manifests want
-// it to be but for the configuration. Its groups are not registered yet.
+// StartCRDServer installs the server of custom resources, and starts it as in its manifests, with
+// changes by config. Its groups are not registered yet.
 func StartCRDServer(ctx context.Context, cp *controlplane.ControlPlane, config controlplane.ComponentConfig, groups ...string) (*controlplane.Component, error) {
 	if err := InstallCRDServer(ctx, cp); err != nil {
 		return nil, err
@@ -80,8 +81,7 @@ func StartCRDServer(ctx context.Context, cp *controlplane.ControlPlane, config c
 	return server, nil
 }
 
-// NewCRDServer adds another server of custom resources, which stores objects in an etcd inside
-// its own process.
+// NewCRDServer adds another server of custom resources, with an etcd inside its process.
 func NewCRDServer(cp *controlplane.ControlPlane, name string, groups []string, flags ...string) (*controlplane.Component, error) {
 	return cp.NewCRDServer(name, controlplane.CRDServerConfig{
 		ComponentConfig: controlplane.ComponentConfig{Flags: flags}, Groups: groups, Service: crdServer, Account: crdServer,
@@ -100,7 +100,7 @@ func RegisterCRDServer(ctx context.Context, cp *controlplane.ControlPlane, serve
 	return crdserver.Register(ctx, Config(cp), target, groups...)
 }
 
-// MarkServed makes a group that leads to a server come before kube-apiserver's own in discovery.
+// MarkServed moves a server's group before kube-apiserver's own groups in discovery.
 func MarkServed(t *testing.T, cp *controlplane.ControlPlane, group string) {
 	t.Helper()
 	client := aggregator.NewForConfigOrDie(Config(cp)).ApiregistrationV1().APIServices()
@@ -115,8 +115,9 @@ func MarkServed(t *testing.T, cp *controlplane.ControlPlane, group string) {
 	controlplane.Eventually(t, func() error { return servedFirst(t, cp, group, true) })
 }
 
-// RequireForgotten requires that kube-apiserver has a group in discovery, and not from the server that it
-// led to when it was marked. Once that server is gone, no namespace could be deleted.
+// RequireForgotten requires that kube-apiserver has forgotten the discovery of a marked group's
+// server, but still has the group. Otherwise no namespace could be deleted once that server is
+// gone.
 func RequireForgotten(t *testing.T, cp *controlplane.ControlPlane, group string) {
 	t.Helper()
 	controlplane.Eventually(t, func() error { return servedFirst(t, cp, group, false) })

@@ -43,10 +43,10 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
-// webhookService is what the manifests call the webhook.
+// webhookService is the name of the webhook's Service in the manifests.
 var webhookService = types.NamespacedName{Namespace: "restaurant-system", Name: "webhook"}
 
-// NewWebhook adds a webhook that runs as the manifests want it to.
+// NewWebhook adds a webhook that runs as in the manifests.
 func NewWebhook(cp *controlplane.ControlPlane, name string, flags ...string) (*controlplane.Component, error) {
 	return newWebhook(cp, name, controlplane.ComponentConfig{Flags: flags})
 }
@@ -75,7 +75,7 @@ func DefineRestaurant(ctx context.Context, cp *controlplane.ControlPlane, config
 	}
 	var reason error
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, controlplane.Patience, true, func(ctx context.Context) (bool, error) {
-		// In the version that needs no conversion.
+		// This version needs no conversion.
 		_, pizzas := Dynamic(cp).Resource(restaurantv1.SchemeGroupVersion.WithResource("pizzas")).List(ctx, metav1.ListOptions{})
 		_, toppings := Dynamic(cp).Resource(restaurantv1.SchemeGroupVersion.WithResource("toppings")).List(ctx, metav1.ListOptions{})
 		reason = errors.Join(pizzas, toppings)
@@ -113,9 +113,9 @@ func Kustomize(ctx context.Context, cp *controlplane.ControlPlane, path string) 
 	}
 }
 
-// CallAt adds to objects what an overlay would: how kube-apiserver reaches the
-// webhook, at which paths, and the certificate authority that it trusts. The Service is another name
-// for localhost, with the port that the process listens on.
+// CallAt makes kube-apiserver call the webhook's process, as an overlay would. It adds the port,
+// the paths and the certificate authority to the objects. The Service is another name for
+// localhost.
 func CallAt(cp *controlplane.ControlPlane, webhook *controlplane.Component, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	for _, object := range objects {
 		switch object.GetKind() {
@@ -141,7 +141,7 @@ func at(cp *controlplane.ControlPlane, webhook *controlplane.Component, path str
 	}
 }
 
-// Apply applies objects as a user would, and with strict validation.
+// Apply applies objects by kubectl with strict validation.
 func Apply(ctx context.Context, cp *controlplane.ControlPlane, objects []*unstructured.Unstructured) error {
 	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
 	for _, object := range objects {
@@ -159,7 +159,7 @@ func Apply(ctx context.Context, cp *controlplane.ControlPlane, objects []*unstru
 	return nil
 }
 
-// DeleteDefinition deletes a CustomResourceDefinition, and returns when kube-apiserver has it no longer.
+// DeleteDefinition deletes a CustomResourceDefinition, and returns when it is gone.
 func DeleteDefinition(t *testing.T, cp *controlplane.ControlPlane, name string) {
 	t.Helper()
 	definitions := apiextensions.NewForConfigOrDie(Config(cp)).ApiextensionsV1().CustomResourceDefinitions()
@@ -176,8 +176,9 @@ func DeleteDefinition(t *testing.T, cp *controlplane.ControlPlane, name string) 
 		if terminating == nil || terminating.Reason != "InstanceDeletionFailed" {
 			return fmt.Errorf("kube-apiserver still has the definition %s", name)
 		}
-		// It could not list the objects, as its watch cache was filling. That it has said so may keep
-		// it from trying again before its resync, five minutes later, unless the definition changes.
+		// kube-apiserver could not list the objects while its watch cache was filling. After that
+		// condition it may not retry before its resync, five minutes later, unless the definition
+		// changes.
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/again":%q}}}`, time.Now().Format(time.RFC3339Nano))
 		_, err = definitions.Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{})
 		return errors.Join(fmt.Errorf("kube-apiserver could not delete the objects of %s: %s", name, terminating.Message), err)

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package framework has what the end-to-end tests have in common: clients, servers
-// beside the one of the control plane, and the objects of a test.
+// Package framework helps the end-to-end tests. It has clients, servers beside the one of the
+// control plane, and the objects of a test.
 package framework
 
 import (
@@ -35,30 +35,30 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
-// Config is the administrator's client configuration. Warnings of deprecated
-// versions would only fill the tests' output.
+// Config returns the administrator's client configuration. It hides warnings of deprecated
+// versions, which would fill the tests' output.
 func Config(cp *controlplane.ControlPlane) *rest.Config {
 	config := cp.RESTConfig()
 	config.WarningHandler = rest.NoWarnings{}
 	return config
 }
 
-// Kube is the administrator's client of the cluster's own kinds.
+// Kube returns the administrator's client of the cluster's own kinds.
 func Kube(cp *controlplane.ControlPlane) kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(Config(cp))
 }
 
-// Restaurant is the administrator's client of pizzas and toppings.
+// Restaurant returns the administrator's client of pizzas and toppings.
 func Restaurant(cp *controlplane.ControlPlane) versioned.Interface {
 	return versioned.NewForConfigOrDie(Config(cp))
 }
 
-// Dynamic is the administrator's client of any kind.
+// Dynamic returns the administrator's client of any kind.
 func Dynamic(cp *controlplane.ControlPlane) dynamic.Interface {
 	return dynamic.NewForConfigOrDie(Config(cp))
 }
 
-// Namespace makes a namespace for the test, which goes with it.
+// Namespace makes a namespace that is deleted when the test ends.
 func Namespace(t testing.TB, cp *controlplane.ControlPlane) string {
 	t.Helper()
 	return namespace(t, cp, metav1.ObjectMeta{GenerateName: "e2e-"})
@@ -77,8 +77,8 @@ func namespace(t testing.TB, cp *controlplane.ControlPlane, meta metav1.ObjectMe
 	return created.Name
 }
 
-// RequireStatus requires an error to be an answer of the server with this code and
-// reason, and returns the answer.
+// RequireStatus requires an error to be an answer of the server with this code and reason. It
+// returns the answer.
 func RequireStatus(t *testing.T, err error, code int32, reason metav1.StatusReason) metav1.Status {
 	t.Helper()
 	var answer apierrors.APIStatus

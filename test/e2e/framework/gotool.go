@@ -26,12 +26,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// GoTool returns the path of a program of a module in hack/tools, which Go builds on first use. root is
-// that of the repository.
+// GoTool returns the path of a program of a module in hack/tools. Go builds it on first use. root
+// is the root of the repository.
 func GoTool(t *testing.T, root, module, program string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "-C", filepath.Join(root, "hack", "tools", module), "tool", "-n", program)
-	// With what tests are built with, so that what both have in common is compiled once.
+	// With the settings of the tests' build, common packages are compiled once.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false")
 	output, err := cmd.Output()
 	require.NoError(t, err)

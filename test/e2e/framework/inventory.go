@@ -31,8 +31,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
-// Inventory returns all objects of the cluster. Of cluster roles, which others add to,
-// the rules belong to it.
+// Inventory returns all objects of the cluster. Cluster roles have their rules as values, since
+// others may add to them.
 func Inventory(ctx context.Context, cp *controlplane.ControlPlane) (map[string]string, error) {
 	config := cp.RESTConfig()
 	config.WarningHandler = rest.NoWarnings{}
@@ -48,7 +48,7 @@ func Inventory(ctx context.Context, cp *controlplane.ControlPlane) (map[string]s
 			return nil, err
 		}
 		for _, resource := range list.APIResources {
-			// Events expire by themselves, and what the components are like is not an object.
+			// Events expire, and component statuses are computed.
 			if !slices.Contains(resource.Verbs, "list") || resource.Name == "events" || resource.Name == "componentstatuses" {
 				continue
 			}
@@ -68,7 +68,7 @@ func Inventory(ctx context.Context, cp *controlplane.ControlPlane) (map[string]s
 	return found, nil
 }
 
-// Difference returns what one map has and another has not, or with another value.
+// Difference returns the keys of one map that are missing in another, or have another value there.
 func Difference(one, other map[string]string) []string {
 	var keys []string
 	for key, value := range one {

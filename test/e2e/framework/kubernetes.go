@@ -22,8 +22,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane/binaries"
 )
 
-// Minor is the minor version of the Kubernetes that the tests run with: 34 for 1.34. Tests
-// ask for it where the releases that this server supports differ in what they have or say.
+// Minor returns the minor version of the Kubernetes that the tests run with: 34 for 1.34. Tests
+// need it where supported releases differ.
 func Minor() (minor int) {
 	release, err := binaries.Options{}.Release()
 	if err == nil {
@@ -35,8 +35,8 @@ func Minor() (minor int) {
 	return minor
 }
 
-// MutatingPolicyVersion is the version that kube-apiserver serves MutatingAdmissionPolicies
-// in, before Kubernetes 1.36 with ServeMutatingPolicies only.
+// MutatingPolicyVersion returns the version that kube-apiserver serves MutatingAdmissionPolicies
+// in. Before Kubernetes 1.36, that needs ServeMutatingPolicies.
 func MutatingPolicyVersion() string {
 	if Minor() < 36 {
 		return "v1beta1"
@@ -44,7 +44,7 @@ func MutatingPolicyVersion() string {
 	return "v1"
 }
 
-// ServeMutatingPolicies are flags of kube-apiserver that make it serve and enforce
+// ServeMutatingPolicies returns flags that make kube-apiserver serve and enforce
 // MutatingAdmissionPolicies.
 func ServeMutatingPolicies() []string {
 	if MutatingPolicyVersion() == "v1" {

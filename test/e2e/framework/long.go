@@ -23,8 +23,8 @@ import (
 	"testing"
 )
 
-// Long leaves a test out of "make test", which asks for the short ones. The reason says what
-// takes long, or what shorter test covers the capability.
+// Long leaves a test out of "make test", which runs only short tests. The reason says what takes
+// long, or names a shorter test of the capability.
 func Long(t testing.TB, why string) {
 	t.Helper()
 	if testing.Short() {
@@ -32,7 +32,7 @@ func Long(t testing.TB, why string) {
 	}
 }
 
-// LongPackage does the same for all tests of a package. Call it first in TestMain.
+// LongPackage leaves all tests of a package out of "make test". Call it first in TestMain.
 func LongPackage(why string) {
 	flag.Parse()
 	if testing.Short() {

@@ -36,13 +36,13 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
-// Label is on all objects of a test; its value is the ID of the test's scope.
+// Label is a label of all objects of a test. Its value is the ID of the test's scope.
 const Label = "e2e"
 
-// Versions are all versions of the API, the oldest first.
+// Versions returns all versions of the API, the oldest first.
 func Versions() []string { return []string{"v1alpha1", "v1beta1", "v1"} }
 
-// A Scope is what belongs to one test, and tells it from all others that run beside it.
+// A Scope has the names, labels and namespace of one test's objects. No other test shares them.
 type Scope struct {
 	// ID is the value of the label of all its objects, and the prefix of their names.
 	ID string
@@ -66,7 +66,7 @@ func NewClusterScope(t *testing.T, cp *controlplane.ControlPlane) *Scope {
 	return &Scope{ID: "e2e-" + rand.String(8), t: t, cp: cp}
 }
 
-// Beside makes another scope with a namespace, whose ID follows that of this one.
+// Beside makes another scope with a namespace. Its ID begins with the ID of this one.
 func (s *Scope) Beside(suffix string) *Scope {
 	s.t.Helper()
 	beside := &Scope{ID: s.Name(suffix), t: s.t, cp: s.cp}
@@ -74,7 +74,7 @@ func (s *Scope) Beside(suffix string) *Scope {
 	return beside
 }
 
-// Labels are those of all objects of the scope, and of its namespace.
+// Labels returns the labels of all objects of the scope, and of its namespace.
 func (s *Scope) Labels() map[string]string { return map[string]string{Label: s.ID} }
 
 // Selector selects the objects of the scope, or its namespace.
@@ -82,10 +82,10 @@ func (s *Scope) Selector() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: s.Labels()}
 }
 
-// Name makes a name that no other test has.
+// Name returns a name that no other test has.
 func (s *Scope) Name(suffix string) string { return s.ID + "-" + suffix }
 
-// Cleanup undoes something when the test ends. It may be undone already.
+// Cleanup calls a function when the test ends. The function may return NotFound.
 func (s *Scope) Cleanup(undo func(context.Context) error) {
 	s.t.Cleanup(func() {
 		if err := undo(context.WithoutCancel(s.t.Context())); !apierrors.IsNotFound(err) {
@@ -94,7 +94,7 @@ func (s *Scope) Cleanup(undo func(context.Context) error) {
 	})
 }
 
-// Objects are those of the scope of a kind in a version.
+// Objects returns the scope's objects of a kind in a version.
 func (s *Scope) Objects(kind, version string) Objects {
 	o := Objects{
 		GroupVersionKind: schema.GroupVersionKind{Group: restaurant.GroupName, Version: version, Kind: kind},
@@ -124,21 +124,20 @@ func (o Objects) In(version string) Objects {
 	return o
 }
 
-// GroupVersionResource is what the kind is called in paths.
+// GroupVersionResource returns the resource of the kind.
 func (o Objects) GroupVersionResource() schema.GroupVersionResource {
 	return o.GroupVersion().WithResource(o.Resource)
 }
 
-// Details is how the server names one of the objects in an answer.
+// Details returns the details of an answer about one of the objects.
 func (o Objects) Details(name string) *metav1.StatusDetails {
 	return &metav1.StatusDetails{Name: name, Group: o.Group, Kind: o.Resource}
 }
 
-// Client is the administrator's, for the kind in this version, in the scope's namespace
-// if the kind has one.
+// Client returns the administrator's client of the objects.
 func (o Objects) Client() dynamic.ResourceInterface { return o.ClientFor(Config(o.cp)) }
 
-// ClientFor is the same for another user.
+// ClientFor returns a client of the objects for another user.
 func (o Objects) ClientFor(config *rest.Config) dynamic.ResourceInterface {
 	client := dynamic.NewForConfigOrDie(config).Resource(o.GroupVersionResource())
 	if o.Namespace == "" {
@@ -147,7 +146,7 @@ func (o Objects) ClientFor(config *rest.Config) dynamic.ResourceInterface {
 	return client.Namespace(o.Namespace)
 }
 
-// Path is where the objects are.
+// Path returns the path of the objects.
 func (o Objects) Path() string {
 	elements := []string{"/apis", o.GroupVersion().String()}
 	if o.Namespace != "" {
@@ -156,12 +155,12 @@ func (o Objects) Path() string {
 	return path.Join(append(elements, o.Resource)...)
 }
 
-// All selects the objects.
+// All returns options that select the objects.
 func (o Objects) All() metav1.ListOptions {
 	return metav1.ListOptions{LabelSelector: Label + "=" + o.ID}
 }
 
-// New is a valid object, with all defaults written out.
+// New returns a valid object with all defaults.
 func (o Objects) New(suffix string) *unstructured.Unstructured {
 	spec := map[string]any{"cost": "1"}
 	if o.Kind == "Pizza" {
@@ -170,7 +169,7 @@ func (o Objects) New(suffix string) *unstructured.Unstructured {
 	return o.With(suffix, spec)
 }
 
-// With is an object with a spec of its own.
+// With returns an object with another spec.
 func (o Objects) With(suffix string, spec map[string]any) *unstructured.Unstructured {
 	object := Object(o.Version, o.Kind, o.Name(suffix), spec)
 	object.SetNamespace(o.Namespace)
@@ -178,7 +177,7 @@ func (o Objects) With(suffix string, spec map[string]any) *unstructured.Unstruct
 	return object
 }
 
-// Create creates an object as it is returned by New.
+// Create creates an object from New.
 func (o Objects) Create(t *testing.T, suffix string) *unstructured.Unstructured {
 	t.Helper()
 	created, err := o.Client().Create(t.Context(), o.New(suffix), metav1.CreateOptions{})
@@ -186,7 +185,7 @@ func (o Objects) Create(t *testing.T, suffix string) *unstructured.Unstructured 
 	return created
 }
 
-// Object is one of the restaurant's kinds. It has no spec if that is nil.
+// Object returns an object of one of the restaurant's kinds. A nil spec is left out.
 func Object(version, kind, name string, spec map[string]any) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(restaurant.Kind(kind).WithVersion(version))
@@ -197,7 +196,7 @@ func Object(version, kind, name string, spec map[string]any) *unstructured.Unstr
 	return object
 }
 
-// Toppings lists toppings as a version spells them. They are given as a table shows them:
+// Toppings returns a list of toppings in the form of a version. Its arguments are as in a table:
 // "mozzarella×2" are two portions.
 func Toppings(version string, toppings ...string) []any {
 	list := []any{}

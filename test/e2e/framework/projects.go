@@ -33,7 +33,7 @@ import (
 
 // Project is a module of hack/definitions.
 type Project struct {
-	// Groups are what its definitions are of.
+	// Groups are the groups of its definitions.
 	Groups []string
 
 	module string
@@ -41,7 +41,7 @@ type Project struct {
 	files []string
 }
 
-// Projects are those whose definitions many clusters have.
+// Projects returns projects whose definitions many clusters have.
 func Projects() []Project {
 	return []Project{
 		{[]string{"acme.cert-manager.io", "cert-manager.io"}, "github.com/cert-manager/cert-manager", []string{"deploy/crds/*.yaml"}},
@@ -59,10 +59,10 @@ func Projects() []Project {
 	}
 }
 
-// Name is the last part of the name of the module.
+// Name returns the last part of the module's name.
 func (p Project) Name() string { return filepath.Base(p.module) }
 
-// Directory is where the module is, which is downloaded if it is not there.
+// Directory returns the directory of the module, and downloads it if needed.
 func (p Project) Directory(t testing.TB) string {
 	t.Helper()
 	dir, err := p.download(t.Context())
@@ -71,7 +71,7 @@ func (p Project) Directory(t testing.TB) string {
 }
 
 func (p Project) download(ctx context.Context) (string, error) {
-	// "go list" knows no directory of a module that nobody has downloaded yet.
+	// "go list" knows no directory of a module that is not downloaded yet.
 	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", p.module)
 	command.Dir = filepath.Join("..", "..", "..", "hack", "definitions")
 	output, err := command.Output()
@@ -85,7 +85,7 @@ func (p Project) download(ctx context.Context) (string, error) {
 	return downloaded.Dir, nil
 }
 
-// Definitions are those of the project.
+// Definitions returns the definitions of the project.
 func (p Project) Definitions(t testing.TB) []*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	definitions, err := p.ReadDefinitions(t.Context())
@@ -93,7 +93,7 @@ func (p Project) Definitions(t testing.TB) []*apiextensionsv1.CustomResourceDefi
 	return definitions
 }
 
-// ReadDefinitions returns those of the project to what is no test.
+// ReadDefinitions returns the definitions of the project, without a test.
 func (p Project) ReadDefinitions(ctx context.Context) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	dir, err := p.download(ctx)
 	if err != nil {

@@ -30,23 +30,22 @@ import (
 	"testing"
 )
 
-// Remote tells whether E2E_BASTION=true asks for a control plane that is out of reach but
-// by SSH.
+// Remote tells whether E2E_BASTION=true asks for a control plane that only SSH reaches.
 func Remote() bool { return os.Getenv("E2E_BASTION") == "true" }
 
-// AlsoRemote marks a test that SelectRemote selects: one of what users do with kubectl
-// and clients in Go. It does nothing where the test runs.
+// AlsoRemote marks a test for SelectRemote. Such a test covers users' work with kubectl and clients
+// in Go. AlsoRemote has no effect on the test.
 func AlsoRemote(t *testing.T) {
 	t.Helper()
-	// The mark is found in the source, so it has to be where it is looked for.
+	// SelectRemote finds the mark in the source, so the call has to be in the body of the test.
 	pc, _, _, _ := runtime.Caller(1)
 	if name := runtime.FuncForPC(pc).Name(); !strings.HasSuffix(name, "."+t.Name()) {
 		t.Fatalf("AlsoRemote is called by %s: call it in the body of %s itself", name, t.Name())
 	}
 }
 
-// SelectRemote makes the tests of the package in the working directory run that are
-// marked by AlsoRemote, and no others. Call it in TestMain.
+// SelectRemote skips tests that AlsoRemote does not mark. It reads the package in the working
+// directory. Call it in TestMain.
 func SelectRemote() error {
 	others, err := unmarked(".")
 	if err != nil || len(others) == 0 {
@@ -61,8 +60,8 @@ func SelectRemote() error {
 	return skip.Set(pattern)
 }
 
-// unmarked returns the tests of a directory that don't call AlsoRemote. At least one has
-// to.
+// unmarked returns the tests of a directory that don't call AlsoRemote. At least one test has to
+// call it.
 func unmarked(dir string) (names []string, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {

@@ -49,7 +49,7 @@ type RoundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f RoundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// HTTPClient is a client that keeps its connections until the test ends.
+// HTTPClient returns a client that keeps its connections until the test ends.
 func HTTPClient(t *testing.T, config *rest.Config) *http.Client {
 	t.Helper()
 	client, err := rest.HTTPClientFor(config)
@@ -58,8 +58,8 @@ func HTTPClient(t *testing.T, config *rest.Config) *http.Client {
 	return client
 }
 
-// FrontProxy is the configuration of a front proxy, with a certificate of a certificate authority,
-// that forwards the requests of a user.
+// FrontProxy returns the configuration of a front proxy that forwards the requests of a user. Its
+// certificate is of the given certificate authority.
 func FrontProxy(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component, ca *controlplane.CA, user string, groups ...string) *rest.Config {
 	t.Helper()
 	pair, err := ca.Issue(controlplane.Certificate{User: "front-proxy-client"})
@@ -76,8 +76,7 @@ func FrontProxy(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Co
 	return config
 }
 
-// Send sends a request and returns the code and the message of the answer, and when to
-// try again.
+// Send sends a request, and returns the code, the message and Retry-After of the answer.
 func Send(config *rest.Config, method, path, contentType, body string) (string, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -112,7 +111,7 @@ func Next(t *testing.T, watcher watch.Interface) watch.Event {
 	}
 }
 
-// AuditEvents returns those in an audit log, each a line, that contain a text.
+// AuditEvents returns the events of an audit log that contain a text.
 func AuditEvents(t *testing.T, path, text string) []auditv1.Event {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -120,7 +119,7 @@ func AuditEvents(t *testing.T, path, text string) []auditv1.Event {
 	var events []auditv1.Event
 	for line := range bytes.Lines(content) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
-			break // It is being written.
+			break // The server is still writing the line.
 		}
 		if !bytes.Contains(line, []byte(text)) {
 			continue

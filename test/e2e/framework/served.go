@@ -41,8 +41,9 @@ import (
 // AuditLog is the name of the audit log that LookServed reads, in the server's directory.
 const AuditLog = "audit.log"
 
-// LookServed has every request of all tests looked at. What has been authorized is what the path
-// names, and what has been answered. The server must not have logged a refusal as a fault of its own.
+// LookServed checks every request of all tests when they have ended. The authorized resource must
+// be the one in the path and in the answer. The server must not have logged a refusal as its own
+// fault.
 func LookServed(_ context.Context, cp *controlplane.ControlPlane) error {
 	cp.AfterTests(func() error {
 		return errors.Join(servedAsAuthorized(filepath.Join(cp.APIServer.Dir(), AuditLog)), loggedNoFault(cp.APIServer.LogFile()))
@@ -50,8 +51,9 @@ func LookServed(_ context.Context, cp *controlplane.ControlPlane) error {
 	return nil
 }
 
-// loggedNoFault looks for what the library logs if generated validation does not find what functions
-// do. The server has none for metadata, so that this once was in the log whenever a client broke a rule about that.
+// loggedNoFault returns an error if the library has logged that generated validation finds less
+// than functions do. The server generates none for metadata, so the library once logged this
+// whenever a client broke a rule about metadata.
 func loggedNoFault(path string) error {
 	log, err := os.ReadFile(path)
 	if err != nil {
@@ -98,7 +100,7 @@ func servedAsAuthorized(path string) error {
 
 const ownVersions = restaurant.GroupName + "/"
 
-// answers are the kinds that each resource is answered with, after their groups.
+// answers are the groups and kinds of each resource's answers.
 var answers = map[string][]string{
 	"pizzas":        {ownVersions + "Pizza", ownVersions + "PizzaList"},
 	"pizzas/status": {ownVersions + "Pizza"},
@@ -108,10 +110,11 @@ var answers = map[string][]string{
 	"pricereviews":  {ownVersions + "PriceReview"},
 }
 
-// anyAnswers are those of every resource.
+// anyAnswers are the groups and kinds that every resource may answer with.
 var anyAnswers = []string{metav1.GroupName + "/Table", metav1.GroupName + "/PartialObjectMetadata", metav1.GroupName + "/PartialObjectMetadataList", "/Status"}
 
-// compareServed returns how the path or the answer of a request is not about what was authorized.
+// compareServed returns an error if the path or the answer of a request is not about the authorized
+// resource.
 func compareServed(event auditv1.Event) error {
 	ref := event.ObjectRef
 	if ref == nil {
@@ -128,7 +131,7 @@ func compareServed(event auditv1.Event) error {
 	want += "/" + ref.Resource
 	named := ref.Name
 	if ref.Subresource == "" && slices.Contains([]string{"create", "list", "watch", "deletecollection"}, event.Verb) {
-		named = "" // It is in the body, or in a field selector.
+		named = "" // The name is in the body, or in a field selector.
 	}
 	for _, part := range []string{named, ref.Subresource} {
 		if part != "" {

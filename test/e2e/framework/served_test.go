@@ -27,7 +27,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 )
 
-// TestServedIsCompared shows that what is not about the authorized resource is found.
+// TestServedIsCompared shows that paths and answers of other resources are found.
 func TestServedIsCompared(t *testing.T) {
 	const path, pizza = "/apis/" + restaurant.GroupName + "/v1/namespaces/a/pizzas/b", `{"apiVersion":"restaurant.programming-kubernetes.info/v1","kind":"Pizza","metadata":{"namespace":"a","name":"b"}}`
 	for name, test := range map[string]struct {

@@ -39,21 +39,21 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
-// servers counts those of NewServer, for their names.
+// servers counts the servers of NewServer, for their names.
 var servers atomic.Int32
 
-// NewServer adds a server to a control plane. It is not started; the test's end stops
-// it.
+// NewServer adds a server to a control plane without starting it. The server stops when the test
+// ends.
 func NewServer(t *testing.T, cp *controlplane.ControlPlane, config controlplane.ServerConfig) *controlplane.Component {
 	t.Helper()
-	// The path of the socket in its directory has to be short.
+	// The name is short, since the path of the socket in the server's directory has to be short.
 	server, err := cp.NewAPIServer(fmt.Sprintf("server-%d", servers.Add(1)), config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
 	return server
 }
 
-// Flags configures a server with an etcd of its own in its process.
+// Flags returns the configuration of a server with an etcd in its process.
 func Flags(flags ...string) controlplane.ServerConfig {
 	return controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Flags: flags}}
 }
@@ -70,7 +70,7 @@ func WaitForLog(t *testing.T, component *controlplane.Component, want string) {
 	})
 }
 
-// WaitEnded waits until a component has ended by itself, and returns how.
+// WaitEnded waits until a component has ended by itself, and returns the way it ended.
 func WaitEnded(t *testing.T, component *controlplane.Component) string {
 	t.Helper()
 	controlplane.Eventually(t, func() error {
@@ -84,8 +84,8 @@ func WaitEnded(t *testing.T, component *controlplane.Component) string {
 	return how
 }
 
-// ConfigFor is a client configuration for a user at a component. An administrator is in
-// the group system:masters.
+// ConfigFor returns a client configuration for a user at a component. An administrator is in the
+// group system:masters.
 func ConfigFor(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component, user string, groups ...string) *rest.Config {
 	t.Helper()
 	config, err := cp.RESTConfigFor(user, groups...)
@@ -95,13 +95,13 @@ func ConfigFor(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Com
 	return config
 }
 
-// AdminConfig is an administrator's at a component.
+// AdminConfig returns an administrator's client configuration at a component.
 func AdminConfig(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component) *rest.Config {
 	t.Helper()
 	return ConfigFor(t, cp, at, "admin", "system:masters")
 }
 
-// ClientAt is an administrator's at a component.
+// ClientAt returns an administrator's client at a component.
 func ClientAt(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component) versioned.Interface {
 	t.Helper()
 	return versioned.NewForConfigOrDie(AdminConfig(t, cp, at))
@@ -115,7 +115,7 @@ func Get(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component
 	return code, body
 }
 
-// GetAs returns an error if there is no answer.
+// GetAs returns the code and the body of an answer to a user, or an error if there is none.
 func GetAs(t *testing.T, config *rest.Config, path string) (code int, body string, err error) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(config)
@@ -142,13 +142,13 @@ func WaitUnready(t *testing.T, cp *controlplane.ControlPlane, server *controlpla
 	})
 }
 
-// Stock gives a server with an etcd of its own what a Pizza needs.
+// Stock creates the Topping of a Pizza in a server with its own etcd.
 func Stock(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component) {
 	t.Helper()
 	require.NoError(t, fixture.CreateToppings(t.Context(), ClientAt(t, cp, at), "tomato"))
 }
 
-// Pizza has one tomato.
+// Pizza returns a Pizza with one tomato.
 func Pizza(name string) *restaurantv1.Pizza {
 	return &restaurantv1.Pizza{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -156,7 +156,7 @@ func Pizza(name string) *restaurantv1.Pizza {
 	}
 }
 
-// EtcdConfig is a client's of an etcd of the control plane.
+// EtcdConfig returns a client configuration for an etcd of the control plane.
 func EtcdConfig(t *testing.T, cp *controlplane.ControlPlane, etcd *controlplane.Component) clientv3.Config {
 	t.Helper()
 	config, err := cp.EtcdTLS()
@@ -164,7 +164,7 @@ func EtcdConfig(t *testing.T, cp *controlplane.ControlPlane, etcd *controlplane.
 	return clientv3.Config{Endpoints: []string{etcd.URL()}, Logger: zap.NewNop(), TLS: config}
 }
 
-// EtcdClient is one of an etcd of the control plane, until the test ends.
+// EtcdClient returns a client of an etcd of the control plane. It is closed when the test ends.
 func EtcdClient(t *testing.T, cp *controlplane.ControlPlane, etcd *controlplane.Component) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(EtcdConfig(t, cp, etcd))
@@ -173,10 +173,10 @@ func EtcdClient(t *testing.T, cp *controlplane.ControlPlane, etcd *controlplane.
 	return client
 }
 
-// DataDir is where a server with an etcd of its own in its process has its data.
+// DataDir returns the data directory of a server with an etcd in its process.
 func DataDir(server *controlplane.Component) string { return filepath.Join(server.Dir(), "data") }
 
-// FreePort is a port that nobody listens on now.
+// FreePort returns a port that no process listens on now.
 func FreePort(t *testing.T) int {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -27,12 +27,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Used is what a server uses after a collection of garbage.
+// Used is the usage of a server after a garbage collection.
 type Used struct {
 	HeapBytes, Goroutines int64
 }
 
-// Usage collects the garbage of the server of a configuration, and returns what it uses.
+// Usage makes a server collect garbage, and returns its usage.
 func Usage(config *rest.Config) (used Used, err error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command pause is the container that keeps a pod's namespaces while its others come and
-// go, see images.go. It ends when it is told to.
+// Command pause keeps a pod's namespaces while its containers come and go, see images.go. It ends
+// on a signal.
 package main
 
 import (
