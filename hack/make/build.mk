@@ -18,6 +18,13 @@ KUBERNETES_BINARIES := etcd kube-apiserver kube-controller-manager kube-schedule
 KONNECTIVITY_BINARIES := proxy-server proxy-agent
 NODE_BINARIES := etcdctl kubelet kube-proxy coredns pause rclone versitygw
 
+# Under the names by which kubectl finds them.
+.PHONY: plugins
+plugins: ## Builds the plugins of kubectl
+	@hack/build-binaries.sh apiserver crd-apiserver conformance kubectl-apiservices
+	@cd $(BIN) && ln -sf apiserver kubectl-restaurant_apiserver && ln -sf crd-apiserver kubectl-crd_apiserver && \
+		ln -sf conformance kubectl-conformance && ln -sf kubectl-apiservices kubectl_complete-apiservices
+
 .PHONY: image
 image: build ## Builds images of the servers into archives, reproducibly: VERSION, REGISTRY
 	@hack/build-image.sh apiserver

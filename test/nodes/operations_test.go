@@ -171,7 +171,7 @@ func (o *operations) install(t *testing.T, overlay, component string, preparatio
 	for _, prepare := range preparations {
 		prepare(t)
 	}
-	output := o.follow(t, "Install", "apiserver doctor")
+	output := o.follow(t, "Install", "kubectl restaurant-apiserver doctor")
 	require.NotContains(t, output, "Warning:")
 }
 
@@ -286,7 +286,7 @@ func (o *operations) testBackup(t *testing.T) {
 		replacements := []string{"restaurant-2026-11-21.snapshot", "restaurant-$(date +%F).snapshot", dir, dir + again}
 		o.follow(t, "Restore", "kubectl exec", replacements...)
 		o.kustomize(t, installed+With(t, o.page.YAML(t, "Restore", "patches:"), dir, dir+again))
-		o.follow(t, "Install", "apiserver doctor")
+		o.follow(t, "Install", "kubectl restaurant-apiserver doctor")
 		o.asUser(t, "kubectl get pizza margherita")
 	}
 }
@@ -390,7 +390,7 @@ func (o *operations) testUpgrade(t *testing.T) {
 func (o *operations) testSecondScheduler(t *testing.T) {
 	load := o.load(t)
 	o.addComponent(t, "examples/second-scheduler")
-	o.follow(t, "Install", "apiserver doctor")
+	o.follow(t, "Install", "kubectl restaurant-apiserver doctor")
 	o.rolledOut(t)
 	result := load.Stop()
 	t.Log(result)
@@ -551,7 +551,7 @@ func (o *operations) testEncryption(t *testing.T) {
 	}
 	configure(one)
 	o.kustomize(t, o.kustomization+o.page.YAML(t, section, "secretGenerator"))
-	o.follow(t, "Install", "apiserver doctor")
+	o.follow(t, "Install", "kubectl restaurant-apiserver doctor")
 	o.rewrite(t, one)
 
 	for _, names := range [][]string{{one, other}, {other, one}} {
@@ -630,7 +630,7 @@ func (o *operations) testHelm(t *testing.T) {
 		require.NoError(t, err, output)
 		o.requireInventory(t, before)
 	})
-	o.follow(t, "Install", "kubectl create namespace", "helm install", helm+" install", "restaurant-apiserver-0.37.0.tgz", chart)
+	o.follow(t, "Install", "kubectl create namespace", "make chart VERSION=v0.37.0\n", "", "helm install", helm+" install", "_output/chart/restaurant-apiserver", chart)
 	o.rolledOut(t)
 	o.Run(t, "kubectl wait --for=condition=Available --timeout=2m apiservices --selector=app.kubernetes.io/part-of=restaurant-apiserver")
 	o.follow(t, "Install", "helm test", "helm test", helm+" test")
@@ -647,7 +647,7 @@ func (o *operations) testHelm(t *testing.T) {
 	o.Run(t, upgrade+"backup.enabled=true --set backup.store=true")
 	restore := func(t *testing.T, from string) {
 		t.Helper()
-		o.follow(t, volumesSection, "helm upgrade", "helm upgrade", helm+" upgrade", "restaurant-apiserver-0.37.0.tgz", chart, "restore=store", "restore="+from)
+		o.follow(t, volumesSection, "helm upgrade", "helm upgrade", helm+" upgrade", "_output/chart/restaurant-apiserver", chart, "restore=store", "restore="+from)
 	}
 	o.restoreFromStore(t, list, func(t *testing.T) {
 		t.Helper()

@@ -79,9 +79,8 @@ func TestBackupComponents(t *testing.T) {
 // they save and restore has to be what the server has.
 func TestBackupsOfCRDServer(t *testing.T) {
 	const (
-		data     = "/var/lib/crd-apiserver in crd-apiserver-data"
-		members  = "https://etcd-0.etcd.$(POD_NAMESPACE).svc:2379,https://etcd-1.etcd.$(POD_NAMESPACE).svc:2379,https://etcd-2.etcd.$(POD_NAMESPACE).svc:2379"
-		external = "https://etcd-0.example.com:2379,https://etcd-1.example.com:2379,https://etcd-2.example.com:2379"
+		data    = "/var/lib/crd-apiserver in crd-apiserver-data"
+		members = "https://etcd-0.etcd.$(POD_NAMESPACE).svc:2379,https://etcd-1.etcd.$(POD_NAMESPACE).svc:2379,https://etcd-2.etcd.$(POD_NAMESPACE).svc:2379"
 	)
 	added := map[string][]string{
 		"backup-embedded": {
@@ -113,7 +112,6 @@ func TestBackupsOfCRDServer(t *testing.T) {
 			"backup-etcd", "backup-etcd backup-store", "restore-etcd", "restore-etcd restore-store",
 			"backup-etcd backup-store restore-etcd restore-store",
 		}},
-		"external-etcd": {external, "", []string{"backup-etcd", "backup-etcd backup-store"}},
 	} {
 		plain := contents(t, render(t, crdOverlay(overlay)))
 		require.Contains(t, plain, "crd-apiserver/crd-apiserver: crd-apiserver, "+want.server)
