@@ -48,8 +48,8 @@ const (
 	// writeFactor is how many times its size a stored object takes while it is patched, and
 	// written as what it has become.
 	writeFactor = 12
-	// historyTime is how long watch caches keep what was changed or deleted at least.
-	historyTime = cacher.DefaultEventFreshDuration
+	// HistoryTime is the time for which watch caches keep former states of objects at least.
+	HistoryTime = cacher.DefaultEventFreshDuration
 	// userPart is the part of the budget that a single account may have, and systemPart the part
 	// that is kept for those of the cluster itself.
 	userPart, systemPart = 4, 8
@@ -124,7 +124,7 @@ func (b *budget) keep(user string, bytes int64) {
 
 func (b *budget) keepLocked(user string, bytes int64) {
 	b.countUser(user, bytes)
-	time.AfterFunc(historyTime, func() {
+	time.AfterFunc(HistoryTime, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.countUser(user, -bytes)
@@ -295,8 +295,8 @@ func TakeElementsMemory(ctx context.Context, elements, most int) error {
 	return errTooMuchMemory("bodies of many elements")
 }
 
-// KeepObjectMemory takes memory for what an object has been, from who has changed or deleted it,
-// for as long as watch caches keep it at least.
+// KeepObjectMemory takes memory for a former state of an object, from the user who has changed it, for
+// HistoryTime.
 func KeepObjectMemory(ctx context.Context, object runtime.Object) {
 	s, ok := ctx.Value(reservationKey{}).(listReservation)
 	if !ok {
@@ -308,5 +308,5 @@ func KeepObjectMemory(ctx context.Context, object runtime.Object) {
 }
 
 func errTooMuchMemory(of string) error {
-	return apierrors.NewTooManyRequests("other "+of+" take all the memory that there is for them, or for those of this user", budgetRetrySeconds)
+	return apierrors.NewTooManyRequests("other "+of+" take all the memory that there is for them, or for those of this user with what it has changed of late", budgetRetrySeconds)
 }

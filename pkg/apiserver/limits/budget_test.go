@@ -38,7 +38,7 @@ import (
 func anyBody(*http.Request, string, []byte) error { return nil }
 
 func TestBodyMemory(t *testing.T) {
-	const tooMuch = "other bodies take all the memory that there is for them, or for those of this user"
+	const tooMuch = "other bodies take all the memory that there is for them, or for those of this user with what it has changed of late"
 	bounds := DefaultBounds()
 	bounds.RequestMemory = 400 * decodeFactor // 50 of which are for the cluster.
 	text := func(n int) string { return `"` + strings.Repeat("a", n-2) + `"` }
@@ -139,9 +139,9 @@ func TestHistoryMemory(t *testing.T) {
 		"another user after more than there is":  {100 * userPart * part, "ben", 0, true},
 		"the user with less than a part":         {part - bytes, "anna", 0, true},
 		"the user with a part":                   {part, "anna", 0, false},
-		"the user, before it is forgotten":       {part, "anna", historyTime - time.Second, false},
-		"the user, when it is forgotten":         {part, "anna", historyTime + time.Second, true},
-		"the user, when much has been forgotten": {100 * userPart * part, "anna", historyTime + time.Second, true},
+		"the user, before it is forgotten":       {part, "anna", HistoryTime - time.Second, false},
+		"the user, when it is forgotten":         {part, "anna", HistoryTime + time.Second, true},
+		"the user, when much has been forgotten": {100 * userPart * part, "anna", HistoryTime + time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestHistoryMemory(t *testing.T) {
 				reservation := memory.reserve(account{user: test.user})
 				require.Equal(t, test.want, reservation.take(bytes))
 				reservation.release(false)
-				time.Sleep(2 * historyTime)
+				time.Sleep(2 * HistoryTime)
 				synctest.Wait()
 				require.Zero(t, memory.used)
 				require.Empty(t, memory.users)
@@ -196,7 +196,7 @@ func TestWorkThatGoesOn(t *testing.T) {
 				require.NoError(t, serve(test.verb, "anna"))
 				work = 0
 				require.Equal(t, test.want, serve("list", test.user) == nil)
-				time.Sleep(historyTime)
+				time.Sleep(HistoryTime)
 				synctest.Wait()
 				require.NoError(t, serve("list", test.user))
 			})
@@ -229,7 +229,7 @@ func TestElementsMemory(t *testing.T) {
 			if test.want {
 				require.NoError(t, err)
 			} else {
-				require.EqualError(t, err, "other bodies of many elements take all the memory that there is for them, or for those of this user")
+				require.EqualError(t, err, "other bodies of many elements take all the memory that there is for them, or for those of this user with what it has changed of late")
 			}
 		})
 	}

@@ -156,10 +156,14 @@ func (s *boundedStorage) Delete(ctx context.Context, key string, out runtime.Obj
 		return validate(ctx, object)
 	}
 	err := s.Interface.Delete(ctx, key, out, preconditions, validateRead, cached, opts)
-	if err == nil {
+	if err != nil {
+		return err
+	}
+	// An older object was in the memory of watch caches already, and a client can delete it only once.
+	if object, err := meta.Accessor(out); err == nil && time.Since(object.GetCreationTimestamp().Time) < limits.HistoryTime {
 		limits.KeepObjectMemory(ctx, out)
 	}
-	return err
+	return nil
 }
 
 // Watch watches objects as far as there is memory for their events.

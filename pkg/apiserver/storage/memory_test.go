@@ -198,30 +198,38 @@ func testLargeObjects(t *testing.T, stored func(*storedObject) *boundedStorage) 
 	get := func(ctx context.Context) error {
 		return store.Get(ctx, "a", storage.GetOptions{}, &metav1.PartialObjectMetadata{})
 	}
+	remove := func(ctx context.Context) error {
+		return store.Delete(ctx, "a", &metav1.PartialObjectMetadata{}, nil, rest.ValidateAllObjectFunc, nil, storage.DeleteOptions{})
+	}
 	for name, test := range map[string]struct {
 		verb string
 		call func(context.Context) error
 		// during and after are how many times its size a request takes while it is in work, and
 		// when it has ended.
 		during, after int64
+		// isNew says that the object has just been created.
+		isNew bool
 	}{
-		"a read":    {"get", get, 4, 0},
-		"a dry run": {"patch", get, 12, 0},
-		"a change": {"patch", func(ctx context.Context) error {
+		"a read":    {verb: "get", call: get, during: 4},
+		"a dry run": {verb: "patch", call: get, during: 12},
+		"a change": {verb: "patch", call: func(ctx context.Context) error {
 			return store.GuaranteedUpdate(ctx, "a", &metav1.PartialObjectMetadata{}, false, nil, toVersion("2"), nil)
-		}, 13, 1},
-		"no change": {"patch", func(ctx context.Context) error {
+		}, during: 13, after: 1},
+		"no change": {verb: "patch", call: func(ctx context.Context) error {
 			return store.GuaranteedUpdate(ctx, "a", &metav1.PartialObjectMetadata{}, false, nil, toVersion("1"), nil)
-		}, 12, 0},
-		"a deletion": {"delete", func(ctx context.Context) error {
-			return store.Delete(ctx, "a", &metav1.PartialObjectMetadata{}, nil, rest.ValidateAllObjectFunc, nil, storage.DeleteOptions{})
-		}, 13, 1},
+		}, during: 12},
+		"a deletion":                 {verb: "delete", call: remove, during: 12},
+		"a deletion of a new object": {verb: "delete", call: remove, during: 13, after: 1, isNew: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				bounds := limits.DefaultBounds()
 				bounds.RequestMemory = part * most * size
-				store = stored(&storedObject{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", size)}}}})
+				object := &storedObject{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", size)}}}}
+				if test.isNew {
+					object.CreationTimestamp = metav1.Now()
+				}
+				store = stored(object)
 				var work func(context.Context)
 				handler := filters.WithBodyBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 					work(req.Context())
