@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 )
 
@@ -57,4 +58,10 @@ func Await(ctx context.Context, what string, check func(context.Context) error) 
 		return fmt.Errorf("%s was not ready within --startup-timeout: %w", what, reason)
 	}
 	return err
+}
+
+// FillWatchCache lists nothing from the watch cache of a resource, whose path begins with "/apis". Such a list has a
+// server fill the cache, and gets 429 until that is done.
+func FillWatchCache(ctx context.Context, client rest.Interface, path string) error {
+	return client.Get().AbsPath(path).Param("resourceVersion", "0").Param("labelSelector", "no-object-has-this").MaxRetries(0).Do(ctx).Error()
 }

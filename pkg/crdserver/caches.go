@@ -33,6 +33,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 const (
@@ -107,7 +108,7 @@ func (c *caches) fillAll(ctx context.Context, paths []string) {
 func (c *caches) fillOne(ctx context.Context, resource string) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, fillInterval, true, func(ctx context.Context) (bool, error) {
-		err := c.client.Get().AbsPath(resource).Param("resourceVersion", "0").Param("labelSelector", "no-object-has-this").MaxRetries(0).Do(ctx).Error()
+		err := cluster.FillWatchCache(ctx, c.client, resource)
 		if ctx.Err() == nil {
 			last = err
 		}

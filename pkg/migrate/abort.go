@@ -62,6 +62,11 @@ func (m *Migration) Abort(ctx context.Context) error {
 }
 
 func (s *session) abort(ctx context.Context) error {
+	if s.state.Phase == Copying || s.state.Phase == Freezing {
+		if err := s.checkUsed(ctx); err != nil {
+			return err
+		}
+	}
 	if err := s.enter(ctx, Aborting); err != nil {
 		return err
 	}
@@ -72,6 +77,10 @@ func (s *session) abort(ctx context.Context) error {
 		return err
 	}
 	if err := s.thawAborted(ctx); err != nil {
+		return err
+	}
+	// What leads to the server by now has the only copies.
+	if err := s.giveAllBack(ctx); err != nil {
 		return err
 	}
 	if err := s.removeCopies(ctx); err != nil {
@@ -97,16 +106,13 @@ func (s *session) switchBack(ctx context.Context) error {
 		return err
 	}
 	if len(switched) > 0 {
-		if err := s.raiseAgain(ctx); err != nil {
-			return err
-		}
-		// Otherwise the last steps might change nothing, and end no watches. They report refusals.
-		_ = s.restore(ctx, false)
+		s.optional("restart clients that see no changes", s.raiseAgain(ctx))
+		// The annotation keeps the server from registering versions again that have been given back. And the last
+		// steps now change something, and end watches. They report refusals.
+		_ = s.restore(ctx, false, keys.CopyKept)
 	}
-	for _, name := range s.config.APIServices {
-		if err := s.giveBack(ctx, name); err != nil {
-			return err
-		}
+	if err := s.giveAllBack(ctx); err != nil {
+		return err
 	}
 	// Clients that still watch at the server list again, and are not told that the copies are deleted.
 	now, err := s.serverRevision(ctx)
@@ -117,9 +123,9 @@ func (s *session) switchBack(ctx context.Context) error {
 		return err
 	}
 	if len(switched) > 0 {
-		s.optional("clients that have read objects from the server may need to list them again", s.restore(ctx, true))
+		s.optional("clients that have read objects from the server may need to list them again", s.restore(ctx, true, keys.CopyKept))
 	}
-	s.optional("a definition is not quite as it was", s.restore(ctx, false))
+	s.optional("a definition is not quite as it was", s.restore(ctx, false, ""))
 	return nil
 }
 
@@ -145,12 +151,12 @@ func (s *session) raiseAgain(ctx context.Context) error {
 	return err
 }
 
-// restore changes definitions back to what they were before the switch. If touched is set,
-// kube-apiserver ends its watches, and clients list again.
-func (s *session) restore(ctx context.Context, touched bool) error {
+// restore changes definitions back to what they were before the switch, but for the annotation. If
+// touched is set, kube-apiserver ends its watches, and clients list again.
+func (s *session) restore(ctx context.Context, touched bool, annotation string) error {
 	return s.changeDefinitions(ctx, "restoring", func(_ definition, definition *unstructured.Unstructured, versions []any) []any {
 		if s.config.Defined {
-			setCopyAnnotation(definition, "")
+			setCopyAnnotation(definition, annotation)
 		}
 		touchVersions(versions, touched)
 		return versions

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +35,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/retry"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
@@ -315,8 +317,7 @@ func (m *Migration) fillCaches(ctx context.Context) error {
 // fillCache waits until a cache has been filled. Its lists match no object.
 func (m *Migration) fillCache(ctx context.Context, from schema.GroupVersionResource) error {
 	for {
-		err := m.kube.Discovery().RESTClient().Get().AbsPath("/apis", from.Group, from.Version, from.Resource).
-			Param("resourceVersion", "0").Param("labelSelector", "no-object-has-this").MaxRetries(0).Do(ctx).Error()
+		err := cluster.FillWatchCache(ctx, m.kube.Discovery().RESTClient(), path.Join("/apis", from.Group, from.Version, from.Resource))
 		if !apierrors.IsTooManyRequests(err) || wait(ctx, pollInterval) != nil {
 			return err
 		}
@@ -325,8 +326,9 @@ func (m *Migration) fillCache(ctx context.Context, from schema.GroupVersionResou
 
 // local returns a name of a resource under which kube-apiserver always serves its own objects.
 // kube-apiserver finds the definition by the resource, a dot and the group, and the APIService by
-// the group alone. So things.apps of example.com are things of apps.example.com.
+// the group alone. So things.apps.example of com are things of apps.example.com. Groups of
+// definitions have a dot, so that com has no APIService.
 func local(resource schema.GroupVersionResource) schema.GroupVersionResource {
-	head, rest, _ := strings.Cut(resource.Group, ".")
-	return schema.GroupVersionResource{Group: rest, Version: resource.Version, Resource: resource.Resource + "." + head}
+	last := strings.LastIndex(resource.Group, ".")
+	return schema.GroupVersionResource{Group: resource.Group[last+1:], Version: resource.Version, Resource: resource.Resource + "." + resource.Group[:max(last, 0)]}
 }

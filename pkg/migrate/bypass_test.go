@@ -79,7 +79,9 @@ func TestChangeVersions(t *testing.T) {
 func TestLocalPath(t *testing.T) {
 	for group, want := range map[string]string{
 		"argoproj.io":                            "/apis/io/v1/workflows.argoproj",
-		"restaurant.programming-kubernetes.info": "/apis/programming-kubernetes.info/v1/workflows.restaurant",
+		"restaurant.programming-kubernetes.info": "/apis/info/v1/workflows.restaurant.programming-kubernetes",
+		// Both groups may have moved.
+		"acme.cert-manager.io": "/apis/io/v1/workflows.acme.cert-manager",
 	} {
 		resource := local(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "workflows"})
 		assert.Equal(t, want, path.Join("/apis", resource.Group, resource.Version, resource.Resource))

@@ -82,7 +82,7 @@ func TestChangedDefinitions(t *testing.T) {
 			m.config.Report = func(Progress) {}
 			found, err := m.definitions(t.Context())
 			require.NoError(t, err)
-			_, err = m.begin(t.Context(), found...)
+			_, err = m.begin(t.Context(), Copying, found...)
 			require.NoError(t, err)
 			define(t, m, test.after...)
 			c, err := m.resume(t.Context(), anyState) // By another process.
@@ -128,7 +128,7 @@ func TestOwnChanges(t *testing.T) {
 	m.config.Report = func(Progress) {}
 	found, err := m.definitions(t.Context())
 	require.NoError(t, err)
-	c, err := m.begin(t.Context(), found...)
+	c, err := m.begin(t.Context(), Copying, found...)
 	require.NoError(t, err)
 	c.state.Conversions = map[string]json.RawMessage{"things.example.com": found[0].Spec.Conversion}
 	for name, change := range map[string][]string{

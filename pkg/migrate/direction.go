@@ -23,6 +23,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -81,7 +82,7 @@ func (s *session) back() direction {
 		},
 		overtake: raise,
 		raise:    raise,
-		record:   func(names []string) { s.state.NewUIDs = names },
+		record:   func(names []string) { s.state.NewUIDs = names[:min(len(names), maxNamed)] },
 		turn:     s.switchToKube,
 	}
 	if s.config.KubeEtcd != nil {
@@ -152,13 +153,16 @@ func (m *Migration) resumeThere(ctx context.Context) (*session, error) {
 	if err := Failures(plan.findings, "the objects from moving"); err != nil {
 		return nil, fmt.Errorf("%w: see \"migrate plan\"", err)
 	}
-	return m.begin(ctx, found...)
+	return m.begin(ctx, Copying, found...)
 }
 
 // resumeBack continues the way back, or begins it.
 func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
 	s, err := m.resume(ctx, func(state State) error {
 		if state.Phase == Moved {
+			if err := m.checkRegistered(ctx); err != nil {
+				return err
+			}
 			_, err := m.checkRevision(ctx, true)
 			return err
 		}
@@ -181,10 +185,7 @@ func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
 		if _, err := m.checkRevision(ctx, true); err != nil {
 			return nil, err
 		}
-		s, err = m.begin(ctx)
-		if err == nil {
-			s.state.Phase = Moved
-		}
+		s, err = m.begin(ctx, Moved)
 	}
 	if err != nil || s.state.Phase != Moved {
 		return s, err
@@ -221,6 +222,19 @@ func (s *session) switched(ctx context.Context) ([]string, error) {
 	}
 	registered, err := s.registered(ctx)
 	return slices.Sorted(maps.Keys(registered)), err
+}
+
+// checkUsed returns an error unless clients use what is copied. APIServices may have been changed meanwhile.
+func (s *session) checkUsed(ctx context.Context) error {
+	switched, err := s.switched(ctx)
+	if err != nil || len(switched) == 0 {
+		return err
+	}
+	fix := "delete the APIServices: kube-apiserver creates them again for the definitions"
+	if s.state.Returning {
+		fix = "make the APIServices lead to the server again"
+	}
+	return &refusal{fmt.Sprintf("%s lead clients already to where the objects are only being copied, so that what they write there would be lost", strings.Join(switched, ", ")), fix}
 }
 
 // registered returns the specs of the APIServices that lead to a server, by name.
@@ -285,6 +299,9 @@ func (s *session) through(ctx context.Context, d direction) error {
 // movable returns the resources that move, or an error if they can't move now.
 func (s *session) movable(ctx context.Context, d direction) ([]move, error) {
 	if err := s.unchanged(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.checkUsed(ctx); err != nil {
 		return nil, err
 	}
 	if _, err := s.checkRevision(ctx, s.state.Returning); err != nil {

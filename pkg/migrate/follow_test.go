@@ -195,7 +195,7 @@ func TestCopyLate(t *testing.T) {
 		}
 		return true, watcher, nil
 	})
-	c, err := m.begin(t.Context())
+	c, err := m.begin(t.Context(), Copying)
 	require.NoError(t, err)
 	c.state.Revisions = map[string]string{"things": "6"}
 	for _, name := range []string{"gone", "kept"} {
@@ -309,7 +309,7 @@ func TestCopyFrozen(t *testing.T) {
 			source := following(t, "9", 2, 10, test.history...)
 			m := newMigration(t)
 			m.dynamic, m.metadata = source.dynamic, source.metadata
-			c, err := m.begin(t.Context())
+			c, err := m.begin(t.Context(), Copying)
 			require.NoError(t, err)
 			c.positions = test.positions
 			for _, position := range test.positions {

@@ -672,13 +672,29 @@ func (m *Migration) checkRegistered(ctx context.Context) error {
 	if len(found) == 0 {
 		return fmt.Errorf("no CustomResourceDefinition defines a resource of %s: apply them first", m.config.Group)
 	}
+	var registered, local []string
 	for _, name := range m.config.APIServices {
 		apiService, err := m.apiService(ctx, name)
-		if err != nil || apiService != nil && apiService.Spec.Service != nil {
+		switch {
+		case err != nil:
 			return err
+		case apiService == nil: // No definition has the version.
+		case apiService.Spec.Service == nil:
+			local = append(local, name)
+		default:
+			registered = append(registered, name)
 		}
 	}
-	return fmt.Errorf("no version of %s leads to a server: there is nothing to move back", m.config.Group)
+	if len(registered) == 0 {
+		return fmt.Errorf("no version of %s leads to a server: there is nothing to move back", m.config.Group)
+	}
+	if len(local) > 0 {
+		return &refusal{
+			fmt.Sprintf("%s lead to no server, so that clients of these versions use what kube-apiserver has, and what they have written there would be overwritten", strings.Join(local, ", ")),
+			"make these APIServices lead to the server, after what is missing there has been written through another version",
+		}
+	}
+	return nil
 }
 
 func isCompacted(err error) bool { return errors.Is(err, rpctypes.ErrCompacted) }

@@ -87,7 +87,7 @@ func TestMissingRevisions(t *testing.T) {
 	m.config.Report = func(Progress) {}
 	found, err := m.definitions(t.Context())
 	require.NoError(t, err)
-	s, err := m.begin(t.Context(), found...)
+	s, err := m.begin(t.Context(), Copying, found...)
 	require.NoError(t, err)
 	const want = "revisions behind kube-apiserver's, so that clients that watch would see nothing until it has caught up"
 	for phase, step := range map[Phase]func() error{

@@ -143,7 +143,7 @@ func TestGoOnInsteadOfAborting(t *testing.T) {
 // Other processes see that a process is alive while it moves objects.
 func TestLease(t *testing.T) {
 	m := newMigration(t)
-	s, err := m.begin(t.Context())
+	s, err := m.begin(t.Context(), Copying)
 	require.NoError(t, err)
 	require.NoError(t, s.enter(t.Context(), Freezing))
 	abandoned, err := Abandoned(t.Context(), m.config.Etcd, m.config.StateKey)
@@ -168,7 +168,7 @@ func TestFence(t *testing.T) {
 		_, err := m.dynamic.Resource(thingsV1).Patch(t.Context(), "one", types.MergePatchType, []byte("{}"), options)
 		return err
 	}
-	_, err = m.begin(t.Context())
+	_, err = m.begin(t.Context(), Copying)
 	require.NoError(t, err)
 	require.NoError(t, patch(metav1.PatchOptions{}))
 	other := &Migration{config: config}

@@ -50,6 +50,11 @@ func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
 	return next()
 }
 
+// always gives the same.
+type always answer
+
+func (a always) RoundTrip(*http.Request) (*http.Response, error) { return a() }
+
 func answered(code int, header http.Header, body string) answer {
 	return func() (*http.Response, error) {
 		return &http.Response{StatusCode: code, Header: header.Clone(), Body: io.NopCloser(strings.NewReader(body))}, nil

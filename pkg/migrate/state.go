@@ -84,7 +84,7 @@ type State struct {
 	// kube-apiserver and the server exchanged, and Returned is the last.
 	Returning bool `json:"returning,omitempty"`
 	// NewUIDs are the objects, as resource/namespace/name, that have got another UID on the
-	// way back.
+	// way back: at most as many as an error can name.
 	NewUIDs []string `json:"newUIDs,omitempty"`
 	// Served are the versions that the definitions served before, and Conversions are their
 	// conversions. The keys are names of definitions.
@@ -178,10 +178,10 @@ func (s *session) claim(ctx context.Context) (err error) {
 	return s.save(ctx)
 }
 
-// begin begins a migration of what these definitions define.
-func (m *Migration) begin(ctx context.Context, from ...definition) (*session, error) {
+// begin begins a migration of what these definitions define, in a phase.
+func (m *Migration) begin(ctx context.Context, phase Phase, from ...definition) (*session, error) {
 	s := &session{Migration: m, state: State{
-		Group: m.config.Group, Phase: Copying, Started: time.Now().UTC().Truncate(time.Second),
+		Group: m.config.Group, Phase: phase, Started: time.Now().UTC().Truncate(time.Second),
 	}}
 	var err error
 	if len(from) > 0 {

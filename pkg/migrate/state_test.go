@@ -116,9 +116,9 @@ func TestClaim(t *testing.T) {
 	require.ErrorIs(t, err, ErrNone)
 	_, err = m.resume(t.Context(), anyState)
 	require.ErrorIs(t, err, ErrNone)
-	first, err := m.begin(t.Context())
+	first, err := m.begin(t.Context(), Copying)
 	require.NoError(t, err)
-	_, err = m.begin(t.Context())
+	_, err = m.begin(t.Context(), Copying)
 	require.ErrorIs(t, err, errSuperseded)
 	_, err = first.write(t.Context(), clientv3.OpPut("/key", "first"))
 	assert.NoError(t, err)
@@ -152,7 +152,7 @@ func TestLostAnswers(t *testing.T) {
 		}
 		return err
 	}))
-	s, err := m.begin(t.Context())
+	s, err := m.begin(t.Context(), Copying)
 	require.NoError(t, err)
 	require.NoError(t, s.enter(t.Context(), Freezing))
 	_, err = s.write(t.Context(), clientv3.OpPut("/key", "a"))
@@ -170,7 +170,7 @@ func TestLostAnswers(t *testing.T) {
 // step.
 func TestStatusOfAnother(t *testing.T) {
 	m := newMigration(t)
-	c, err := m.begin(t.Context())
+	c, err := m.begin(t.Context(), Copying)
 	require.NoError(t, err)
 	progress := func() *Progress {
 		t.Helper()

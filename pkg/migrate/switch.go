@@ -136,10 +136,8 @@ func (s *session) switchToKube(ctx context.Context) error {
 			return s.goBack(ctx, err)
 		}
 	}
-	for _, name := range s.config.APIServices {
-		if err := s.giveBack(ctx, name); err != nil {
-			return err
-		}
+	if err := s.giveAllBack(ctx); err != nil {
+		return err
 	}
 	// Other writes may have raised the revision of the server's etcd.
 	if s.config.KubeEtcd != nil {
@@ -250,6 +248,23 @@ func (s *session) renewHistory(ctx context.Context, ahead int64) error {
 	return s.save(ctx)
 }
 
+// giveAllBack returns when all APIServices are kube-apiserver's own again. While one leads to a server that follows
+// new versions, that server may register one again that has been given back.
+func (s *session) giveAllBack(ctx context.Context) error {
+	for range maxPasses {
+		for _, name := range s.config.APIServices {
+			if err := s.giveBack(ctx, name); err != nil {
+				return err
+			}
+		}
+		registered, err := s.registered(ctx)
+		if err != nil || len(registered) == 0 {
+			return err
+		}
+	}
+	return fmt.Errorf("APIServices of %s are made to lead to a server again and again: stop what applies them, and run this again", s.config.Group)
+}
+
 // giveBack returns when an APIService is kube-apiserver's own again.
 func (s *session) giveBack(ctx context.Context, name string) error {
 	var refused error
@@ -342,13 +357,14 @@ func (s *session) switchFirst(ctx context.Context) error {
 	}
 	name := local[len(local)-1]
 	err := s.switchVersion(ctx, name)
-	if err != nil {
-		return s.goBack(ctx, err)
+	if err == nil {
+		err = s.waitAvailable(ctx, name)
 	}
-	if err = s.waitAvailable(ctx, name); err == nil || ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	if backErr := s.giveBack(ctx, name); backErr != nil {
+	// The update may have been done although its answer was lost.
+	if backErr := s.giveAllBack(ctx); backErr != nil {
 		return errors.Join(err, backErr)
 	}
 	return s.goBack(ctx, err)

@@ -103,7 +103,7 @@ func TestCheckReturned(t *testing.T) {
 					return true, list, nil
 				})
 			}
-			s, err := m.begin(t.Context())
+			s, err := m.begin(t.Context(), Copying)
 			require.NoError(t, err)
 			s.state.Returning = true
 			err = s.checkReturned(t.Context())

@@ -43,6 +43,8 @@ const fieldManager = "migrate"
 type held struct {
 	content
 	uid types.UID
+	// revision is etcd's at the last write, if the object is read from etcd.
+	revision int64
 	// The rest is for writing it through kube-apiserver.
 	resourceVersion    string
 	deleted, finalized bool
@@ -87,7 +89,7 @@ type inEtcd struct {
 func (e inEtcd) all(ctx context.Context, move move) (map[string]held, int64, error) {
 	found := map[string]held{}
 	revision, err := e.each(ctx, move, func(key string, kv *mvccpb.KeyValue) (err error) {
-		found[key], err = e.decode(ctx, move, string(kv.Key), kv.Value)
+		found[key], err = e.decoded(ctx, move, kv)
 		return err
 	})
 	return found, revision, err
@@ -139,8 +141,14 @@ func (e inEtcd) one(ctx context.Context, move move, key string) (*held, error) {
 	if len(response.Kvs) == 0 {
 		return nil, nil
 	}
-	found, err := e.decode(ctx, move, key, response.Kvs[0].Value)
+	found, err := e.decoded(ctx, move, response.Kvs[0])
 	return &found, err
+}
+
+func (e inEtcd) decoded(ctx context.Context, move move, kv *mvccpb.KeyValue) (held, error) {
+	found, err := e.decode(ctx, move, string(kv.Key), kv.Value)
+	found.revision = kv.ModRevision
+	return found, err
 }
 
 func (e inEtcd) count(ctx context.Context, move move) (int, error) {
@@ -272,12 +280,21 @@ func (inKubeEtcd) encode(move move, object *unstructured.Unstructured) (wanted, 
 // notable returns false: all objects keep their UIDs.
 func (inKubeEtcd) notable(*unstructured.Unstructured, *held) bool { return false }
 
-func (k inKubeEtcd) write(ctx context.Context, move move, key string, _ *held, after *wanted) (err error) {
+// write fails if the object has been written since it was read. Another process may have continued the migration
+// while this one was suspended, and clients may write again.
+func (k inKubeEtcd) write(ctx context.Context, move move, key string, before *held, after *wanted) error {
 	key = k.prefix(move) + key
-	if after == nil {
-		_, err = k.Delete(ctx, key)
-	} else {
-		_, err = k.Put(ctx, key, string(after.data))
+	operation := clientv3.OpDelete(key)
+	if after != nil {
+		operation = clientv3.OpPut(key, string(after.data))
+	}
+	var revision int64 // Of what does not exist.
+	if before != nil {
+		revision = before.revision
+	}
+	response, err := k.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).Then(operation).Commit()
+	if err == nil && !response.Succeeded {
+		err = fmt.Errorf("another process has written the key %s of kube-apiserver's etcd meanwhile: see \"migrate status\", and run this again", key)
 	}
 	return err
 }
