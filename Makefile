@@ -88,6 +88,7 @@ smoke: ## Runs the end-to-end test RUN=TestX against the control plane of "make 
 # What fails does not keep the rest from running, but is in the exit code. Two at a time: the
 # end-to-end tests often wait. Their binaries come first, or they would begin last.
 .PHONY: test
+test: export TESTRUN_FLAKES := $(CURDIR)/_output/flakes
 test: ## Runs the unit tests and an end-to-end test of every capability; says first what this machine can't run
 	@hack/test-needs.sh
 	-@$(MAKE) --no-print-directory binaries

@@ -22,9 +22,8 @@ UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./artifacts ./test/ups
 E2E_PACKAGES = ./test/kit $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|alerts|dashboard|kit|nodes(/.*)?|e2e/attacks)$$')
 # -short leaves out what the tests call long.
 TEST_LENGTH ?=
-TESTRUN_FLAKES := $(CURDIR)/_output/flakes
 TEST_UNIT = CGO_ENABLED=1 go run ./hack/testrun -race -vet=off $(TEST_LENGTH)
-TEST_E2E = TESTRUN_FLAKES=$(TESTRUN_FLAKES) go run ./hack/testrun -rerun -vet=off $(TEST_LENGTH) -count=1 -p=3
+TEST_E2E = go run ./hack/testrun -rerun -vet=off $(TEST_LENGTH) -count=1 -p=3
 
 .PHONY: test-unit
 test-unit: ## Runs the tests that need nothing but Go and gcc, with the race detector
@@ -92,7 +91,7 @@ test-release: binaries ## Makes a release twice for this platform, in two direct
 
 .PHONY: test-kine
 test-kine: binaries $(BIN)/kine ## Runs the API's tests with PostgreSQL behind kine instead of etcd
-	hack/with-kine.sh env $(TEST_E2E) -timeout=30m ./test/e2e/api
+	hack/with-kine.sh $(TEST_E2E) -timeout=30m ./test/e2e/api
 
 # Tests take etcd from the directory of programs.
 .PHONY: test-etcd

@@ -26,11 +26,12 @@ limitations under the License.
 // installed. "long:" is for tests that -short leaves out, which are counted and not listed. A
 // package whose TestMain skips all of it prints a line that begins with "Skipped: ".
 //
-// With -rerun as the first argument, a failed test runs once more by itself, after everything
-// else. If it passes then, it is a flake. It is printed with its first log, and appended to the
-// file in TESTRUN_FLAKES, if set. Nothing runs again after more than three failed tests. Neither
-// does it after a data race, or after a package that failed without a failed test, since some
-// tests may never have run. Packages come last, flags have the form -name=value.
+// With -rerun as the first argument, a failed test runs once more by itself, after the others. If
+// it passes then, it is a flake. It is printed with its last log, and appended to the file in
+// TESTRUN_FLAKES, if set. Nothing runs again after more than three failed tests, including the
+// flakes of earlier runs in that file. Neither does it after a data race, or after a package that
+// failed without a failed test, since some tests may never have run. Packages come last, flags
+// have the form -name=value.
 //
 // The file in TESTRUN_EVENTS, if set, gets the output of "go test -json".
 package main
@@ -147,7 +148,7 @@ func (r *report) goTest(args []string, events io.Writer) int {
 	return 0
 }
 
-// mostFlakes is the maximum number of flakes in a run that passes.
+// mostFlakes is the maximum number of flakes in runs that pass and share a file of flakes.
 const mostFlakes = 3
 
 // again tells whether failed tests alone explain the failure, so that they may run again.
@@ -162,7 +163,36 @@ func (r *report) again() bool {
 			return false
 		}
 	}
-	return len(failed) > 0 && len(failed) <= mostFlakes && !r.fatal
+	if len(failed) == 0 || r.fatal {
+		return false
+	}
+	earlier, err := earlierFlakes()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "Cannot count the flakes of earlier runs in the file that TESTRUN_FLAKES names: %v.\n", err)
+		return false
+	}
+	return earlier+len(failed) <= mostFlakes
+}
+
+// flaked begins the line of each flake.
+const flaked = "FLAKED: "
+
+// earlierFlakes counts the flakes in the file that TESTRUN_FLAKES names.
+func earlierFlakes() (count int, err error) {
+	name := os.Getenv("TESTRUN_FLAKES")
+	if name == "" {
+		return 0, nil
+	}
+	content, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return 0, err
+	}
+	for line := range strings.Lines(string(content)) {
+		if strings.HasPrefix(line, flaked) {
+			count++
+		}
+	}
+	return count, nil
 }
 
 // failedTests returns the tests that have failed, without their subtests.
@@ -186,7 +216,7 @@ func (r *report) rerun(args []string, events io.Writer) int {
 			fmt.Fprintf(r.out, "FAIL\t%s\t%s has not run again\n", test.Package, test.Test)
 			return 1
 		}
-		fmt.Fprintf(&flakes, "FLAKED: %s (passed alone) in %s\n", test.Test, test.Package)
+		fmt.Fprintf(&flakes, flaked+"%s (passed alone) in %s\n", test.Test, test.Package)
 		for _, failed := range r.failed {
 			if failed.Package == test.Package && (failed.Test == test.Test || strings.HasPrefix(failed.Test, test.Test+"/")) {
 				flakes.WriteString(failed.Output)

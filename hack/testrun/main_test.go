@@ -195,8 +195,14 @@ output|TestBad|--- PASS: TestBad (0.00s)
 pass|TestBad|
 output||ok  	p	0.1s
 pass||`
+	// The first line is a flake, the other what it logged.
+	const (
+		one   = "FLAKED: TestWorse (passed alone) in q\n    worse_test.go:2: it has FLAKED: \n"
+		three = one + one + one
+	)
 	for name, test := range map[string]struct {
 		first, alone string
+		earlier      string
 		noRerun      bool
 		otherFails   bool
 		code         int
@@ -218,9 +224,14 @@ fail|TestBad/one|` + failedTest, alone: passedAlone,
 		"a test that has not run has failed":    {first: failedTest, alone: "output||ok  \tp\t0.1s [no tests to run]\npass||", code: 1},
 		"a unit test has no second chance":      {first: failedTest, alone: passedAlone, noRerun: true, code: 1},
 		"more than three failures are no flake": {first: "fail|TestA|\nfail|TestB|\nfail|TestC|" + failedTest, alone: passedAlone, code: 1},
-		"a data race is no flake":               {first: "output|TestBad|WARNING: DATA RACE" + failedTest, alone: passedAlone, code: 1},
-		"a panic leaves tests that never ran":   {first: "output|TestBad|panic: no" + failedTest, alone: passedAlone, code: 1},
-		"a TestMain that fails ran no test":     {first: failedTest, otherFails: true, alone: passedAlone, code: 1},
+		"flakes of earlier runs count":          {earlier: three, first: failedTest, alone: passedAlone, code: 1, flakes: three},
+		"a third flake is none too many": {
+			earlier: one + one, first: failedTest, alone: passedAlone,
+			flakes: one + one + "FLAKED: TestBad (passed alone) in p\n    bad_test.go:2: wrong\n",
+		},
+		"a data race is no flake":             {first: "output|TestBad|WARNING: DATA RACE" + failedTest, alone: passedAlone, code: 1},
+		"a panic leaves tests that never ran": {first: "output|TestBad|panic: no" + failedTest, alone: passedAlone, code: 1},
+		"a TestMain that fails ran no test":   {first: failedTest, otherFails: true, alone: passedAlone, code: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -238,6 +249,9 @@ fail|TestBad/one|` + failedTest, alone: passedAlone,
 				require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o700))
 			}
 			flakes := filepath.Join(dir, "flakes")
+			if test.earlier != "" {
+				require.NoError(t, os.WriteFile(flakes, []byte(test.earlier), 0o600))
+			}
 			t.Setenv("TESTRUN_FLAKES", flakes)
 			t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 			args := []string{"-rerun", "-short", "-p=2", "-run=^Test", "p", "q"}
