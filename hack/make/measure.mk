@@ -20,7 +20,7 @@ BENCH_OUT ?= docs/benchmarks/$(shell date -u +%F).json
 .PHONY: bench
 bench: binaries $(BIN)/sample-apiserver ## Measures the server by itself, and beside CRDs and others; samples in BENCH_OUT
 	go run ./test/bench
-	go test -run='^$$' -bench='^BenchmarkStart$$' -benchtime=10x ./pkg/apiserver/testing 2>/dev/null
+	go test -vet=off -run='^$$' -bench='^BenchmarkStart$$' -benchtime=10x ./pkg/apiserver/testing 2>/dev/null
 	go run ./test/bench/comparison -out=$(BENCH_OUT)
 	go run ./test/bench/comparison -contenders=crd,pizzas -identities=user -controllers -objects=0 -watches=0 -reviews=0 -growth=
 
@@ -35,8 +35,8 @@ profile: binaries ## Writes profiles of the server at each verb and way to list 
 
 .PHONY: bench-kine
 bench-kine: binaries $(BIN)/kine ## Measures writes and watches with etcd, and with PostgreSQL behind kine
-	go test -run='^$$' -bench=. -benchtime=3000x ./test/e2e/api
-	hack/with-kine.sh go test -run='^$$' -bench=. -benchtime=3000x ./test/e2e/api
+	go test -vet=off -run='^$$' -bench=. -benchtime=3000x ./test/e2e/api
+	hack/with-kine.sh go test -vet=off -run='^$$' -bench=. -benchtime=3000x ./test/e2e/api
 
 # The tests of a package count for what is below it: pkg/apiserver with all its packages,
 # the others without those of the groups.
