@@ -16,7 +16,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package filters
+package transport
 
 // This file fails to compile on purpose. From Go 1.27 on, net/http serves HTTP/2 itself once the
 // library has called http2.ConfigureServer of golang.org/x/net. It then ignores TLSNextProto
