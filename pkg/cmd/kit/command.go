@@ -215,7 +215,7 @@ func newProtoc() *cobra.Command {
 		SilenceUsage: true,
 		Args:         cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return codegen.Compile(cmd.Context(), imports, out, args[0])
+			return codegen.Compile(cmd.Context(), imports, out, args[0], cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringArrayVarP(&imports, "proto_path", "I", nil, "Directory below which there are files of messages, and those that they import.")

@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,8 +39,9 @@ import (
 const Protoc = "protoc"
 
 // Compile translates a file of messages to Go, below the directory out, with the plugin
-// protoc-gen-gogo. The file and its imports are below the directories of imports.
-func Compile(ctx context.Context, imports []string, out, file string) error {
+// protoc-gen-gogo. The file and its imports are below the directories of imports. The plugin's
+// errors go to output.
+func Compile(ctx context.Context, imports []string, out, file string, output io.Writer) error {
 	name, err := importName(imports, file)
 	if err != nil {
 		return err
@@ -66,7 +68,7 @@ func Compile(ctx context.Context, imports []string, out, file string) error {
 		request.ProtoFile = append(request.ProtoFile, protoutil.ProtoFromFileDescriptor(file))
 	}
 	add(compiled[0])
-	response, err := translate(ctx, request)
+	response, err := translate(ctx, request, output)
 	if err != nil {
 		return err
 	}
@@ -89,13 +91,13 @@ func importName(imports []string, file string) (string, error) {
 }
 
 // translate runs the plugin.
-func translate(ctx context.Context, request *pluginpb.CodeGeneratorRequest) (*pluginpb.CodeGeneratorResponse, error) {
+func translate(ctx context.Context, request *pluginpb.CodeGeneratorRequest, errOutput io.Writer) (*pluginpb.CodeGeneratorResponse, error) {
 	input, err := proto.Marshal(request)
 	if err != nil {
 		return nil, err
 	}
 	command := exec.CommandContext(ctx, "protoc-gen-gogo")
-	command.Stdin, command.Stderr = bytes.NewReader(input), os.Stderr
+	command.Stdin, command.Stderr = bytes.NewReader(input), errOutput
 	output, err := command.Output()
 	if err != nil {
 		return nil, fmt.Errorf("running protoc-gen-gogo: %w", err)

@@ -17,6 +17,7 @@ limitations under the License.
 package codegen_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -71,6 +72,9 @@ func describe(in io.Reader, out io.Writer) error {
 		if message.GetName() == "Refused" {
 			response.Error = proto.String("it is refused")
 		}
+		if message.GetName() == "Broken" {
+			return errors.New("it is broken")
+		}
 	}
 	for _, name := range request.GetFileToGenerate() {
 		response.File = append(response.File, &pluginpb.CodeGeneratorResponse_File{
@@ -93,7 +97,7 @@ func TestCompile(t *testing.T) {
 	t.Setenv("PATH", bin)
 
 	for name, test := range map[string]struct {
-		text, want, err string
+		text, want, err, output string
 	}{
 		"imports come first": {
 			text: "syntax = \"proto2\";\npackage bakery;\nimport \"example.com/flour/generated.proto\";\nimport \"google/protobuf/descriptor.proto\";\n" +
@@ -109,6 +113,10 @@ func TestCompile(t *testing.T) {
 			err:  "example.com/bakery/generated.proto:2:8: open DIR/example.com/salt/generated.proto: no such file or directory",
 		},
 		"the plugin refuses it": {text: "syntax = \"proto2\";\nmessage Refused {}\n", err: "it is refused"},
+		"the plugin fails": {
+			text: "syntax = \"proto2\";\nmessage Broken {}\n",
+			err:  "running protoc-gen-gogo: exit status 1", output: "it is broken\n",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -120,7 +128,9 @@ func TestCompile(t *testing.T) {
 			}
 			write("flour", "syntax = \"proto2\";\npackage flour;\nmessage Flour {}\n")
 			file := write("bakery", test.text)
-			err := codegen.Compile(t.Context(), []string{".", dir}, dir, file)
+			var output strings.Builder
+			err := codegen.Compile(t.Context(), []string{".", dir}, dir, file, &output)
+			require.Equal(t, test.output, output.String())
 			generated := filepath.Join(dir, "example.com", "bakery", "generated.pb.go")
 			if test.err != "" {
 				require.EqualError(t, err, strings.ReplaceAll(test.err, "DIR", dir))
@@ -134,6 +144,6 @@ func TestCompile(t *testing.T) {
 		})
 	}
 
-	require.EqualError(t, codegen.Compile(t.Context(), []string{".", "/import"}, "/out", "/elsewhere/generated.proto"),
+	require.EqualError(t, codegen.Compile(t.Context(), []string{".", "/import"}, "/out", "/elsewhere/generated.proto", io.Discard),
 		"/elsewhere/generated.proto is in none of the directories ., /import")
 }
