@@ -66,7 +66,7 @@ pkg/doctor(tests)             pkg/registry/testing
 pkg/doctor                    pkg/registry pkg/admission pkg/etcd pkg/cluster pkg/etcd/keys
 pkg/registry                  pkg/admission
 pkg/registry(tests)           pkg/registry/testing pkg/etcd test/workshop
-pkg/webhook                   pkg/apiserver/limits pkg/apiserver/transport pkg/bodycost
+pkg/webhook                   pkg/apiserver/limits pkg/apiserver/transport pkg/bodycost pkg/cluster
 pkg/webhook(tests)            pkg/apis
 pkg/admission
 pkg/cluster

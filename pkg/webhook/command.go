@@ -34,6 +34,8 @@ import (
 
 	// Without this import --logging-format=json would not exist.
 	_ "k8s.io/component-base/logs/json/register"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 // NewCommand returns the command of a server for webhooks. They are made with the
@@ -74,7 +76,7 @@ func (o *Options) run(ctx context.Context, webhooks func(*rest.Config) (Webhooks
 	if errs = append(errs, o.Validate()...); len(errs) > 0 {
 		return utilerrors.NewAggregate(errs)
 	}
-	config, err := o.restConfig()
+	config, err := cluster.Kubeconfig("kubeconfig", o.Kubeconfig)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,6 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	authentication "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 )
@@ -145,20 +144,4 @@ func (o *Options) callers(serving *genericapiserver.SecureServingInfo, config *r
 	}
 	authenticator, _, err := accepted.New()
 	return callers{o.PathFile, authenticator, o.ClientNames, strings.Join(ways, " or ")}, err
-}
-
-// restConfig returns the configuration of clients.
-func (o *Options) restConfig() (*rest.Config, error) {
-	if o.Kubeconfig == "" {
-		config, err := rest.InClusterConfig()
-		if err != nil {
-			return nil, fmt.Errorf("--kubeconfig is not set and this is not a pod with a service account: %w", err)
-		}
-		return config, nil
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("reading the file of --kubeconfig: %w", err)
-	}
-	return config, nil
 }
