@@ -36,8 +36,15 @@ if [[ -z ${changed} ]]; then
 	exit 0
 fi
 
-# Of packages whose files are deleted, only the directories above may remain.
-directories=$(grep '\.go$' <<<"${changed}" | grep --invert-match /testdata/ | xargs --no-run-if-empty --max-args=1 dirname | sort --unique) || true
+# Templates, testdata and embedded files belong to the package above them. So does what a
+# deleted package leaves.
+directories=$(xargs dirname <<<"${changed}" | sort --unique | while read -r directory; do
+	directory=${directory%%/testdata*}
+	until [[ ${directory} == . ]] || compgen -G "${directory}/*.go" >/dev/null; do
+		directory=$(dirname "${directory}")
+	done
+	echo "${directory}"
+done | sort --unique)
 packages=() imports=()
 for directory in ${directories}; do
 	if import=$(go list "./${directory}" 2>/dev/null); then
@@ -47,6 +54,11 @@ for directory in ${directories}; do
 done
 
 status=0
+# Other versions of libraries affect all packages, and vetting all takes too long.
+if grep --quiet '^go\.\(mod\|sum\)$' <<<"${changed}"; then
+	step 'go build ./pkg/...'
+	go build ./pkg/... || status=1
+fi
 if ((${#packages[@]} > 0)); then
 	step 'gofmt'
 	unformatted=$(git diff --name-only --diff-filter=d "${base}" -- '*.go' | xargs --no-run-if-empty gofmt -l)
@@ -79,7 +91,7 @@ step 'done'
 # A row of the table in CONTRIBUTING.md: | `directory` | `command` |
 while IFS='|' read -r _ directory commands _; do
 	directory=${directory//[\` ]/}
-	if [[ -n ${directory} ]] && grep --quiet "^${directory}" <<<"${changed}"; then
+	if [[ -n ${directory} ]] && grep --quiet "^${directory}\(/\|\$\)" <<<"${changed}"; then
 		echo "${directory} has changed: also run${commands//\`/}"
 	fi
 done < <(sed -n '/^| change in | also run |$/,/^$/p' CONTRIBUTING.md | tail -n +3)
