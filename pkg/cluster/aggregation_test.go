@@ -22,8 +22,76 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
 )
+
+func TestOwnedByKube(t *testing.T) {
+	t.Parallel()
+	managed := map[string]string{ManagedLabel: "onstart"}
+	service := &apiregistrationv1.ServiceReference{Namespace: "bakery", Name: "oven"}
+	for name, test := range map[string]struct {
+		labels  map[string]string
+		service *apiregistrationv1.ServiceReference
+		want    bool
+	}{
+		"of a definition":         {labels: managed, want: true},
+		"of a server":             {service: service},
+		"taken from a definition": {labels: managed, service: service},
+		"of a user":               {labels: map[string]string{RegisteredLabel: "true"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, test.want, OwnedByKube(&apiregistrationv1.APIService{
+				ObjectMeta: metav1.ObjectMeta{Labels: test.labels},
+				Spec:       apiregistrationv1.APIServiceSpec{Service: test.service},
+			}))
+		})
+	}
+}
+
+func TestLedTo(t *testing.T) {
+	t.Parallel()
+	const labels = `{"metadata":{"labels":{"crd-apiserver/registered":"true","kube-aggregator.kubernetes.io/automanaged":null}},`
+	for name, test := range map[string]struct {
+		port     *int32
+		caBundle []byte
+		want     string
+	}{
+		"a certificate authority": {ptr.To[int32](8443), []byte("PEM"), `"spec":{"caBundle":"UEVN","service":{"name":"oven","namespace":"bakery","port":8443}}}`},
+		// A null in a patch removes what was there.
+		"neither": {nil, nil, `"spec":{"caBundle":null,"service":{"name":"oven","namespace":"bakery","port":null}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			service := apiregistrationv1.ServiceReference{Namespace: "bakery", Name: "oven", Port: test.port}
+			require.Equal(t, labels+test.want, string(LedTo(service, test.caBundle)))
+		})
+	}
+}
+
+func TestAvailability(t *testing.T) {
+	t.Parallel()
+	available := apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: LocalReason}
+	other := apiregistrationv1.APIServiceCondition{Type: "Other", Status: apiregistrationv1.ConditionFalse}
+	for name, test := range map[string]struct {
+		conditions []apiregistrationv1.APIServiceCondition
+		want       apiregistrationv1.APIServiceCondition
+	}{
+		"among others": {[]apiregistrationv1.APIServiceCondition{other, available}, available},
+		"only others":  {[]apiregistrationv1.APIServiceCondition{other}, apiregistrationv1.APIServiceCondition{}},
+		"none":         {nil, apiregistrationv1.APIServiceCondition{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, test.want, Availability(&apiregistrationv1.APIService{
+				Status: apiregistrationv1.APIServiceStatus{Conditions: test.conditions},
+			}))
+		})
+	}
+}
 
 func TestAnsweringServer(t *testing.T) {
 	t.Parallel()
