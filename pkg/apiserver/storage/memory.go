@@ -80,7 +80,17 @@ func (s *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 		return err
 	}
 	s.refresh()
-	return limits.TakeListMemory(ctx, int64(meta.LenList(list))*s.average.Load())
+	// A large object among many small ones hardly changes their average, and a selector finds it alone.
+	var large int64
+	if limits.TakesMemory(ctx) && (s.newObject == nil || !s.large.None()) {
+		if err := meta.EachListItem(list, func(object runtime.Object) error {
+			large += limits.LargeSize(object)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return limits.TakeListMemory(ctx, max(large, int64(meta.LenList(list))*s.average.Load()))
 }
 
 // takeFor takes memory for what is stored under a key, as far as that is known before it is read from etcd.

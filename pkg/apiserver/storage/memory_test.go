@@ -40,30 +40,38 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
-// fixedStorage has lists of one length, with objects of one size.
+// fixedStorage has lists of one length, the first of whose objects may be large.
 type fixedStorage struct {
 	storage.Interface
 	length int
+	large  int
 	stats  storage.Stats
 	err    error
 }
 
 func (s fixedStorage) GetList(_ context.Context, _ string, _ storage.ListOptions, list runtime.Object) error {
-	list.(*metav1.PartialObjectMetadataList).Items = make([]metav1.PartialObjectMetadata, s.length)
+	items := make([]metav1.PartialObjectMetadata, s.length)
+	if s.large > 0 {
+		items[0].Annotations = map[string]string{"a": strings.Repeat("x", s.large)}
+	}
+	list.(*metav1.PartialObjectMetadataList).Items = items
 	return nil
 }
 
 func (s fixedStorage) Stats(context.Context) (storage.Stats, error) { return s.stats, s.err }
 
-// A list takes memory by its own length, however many objects there are.
+// A list takes memory by its own length, however many objects there are, and for the large objects in it.
 func TestListsTakeMemory(t *testing.T) {
 	const average = 1 << 10
 	for name, test := range map[string]struct {
 		fixedStorage
-		tooMany bool
+		uncached bool
+		tooMany  bool
 	}{
 		"few of many":     {fixedStorage: fixedStorage{length: 10, stats: storage.Stats{ObjectCount: 1000, EstimatedAverageObjectSizeBytes: average}}},
 		"many":            {fixedStorage: fixedStorage{length: 100, stats: storage.Stats{ObjectCount: 100, EstimatedAverageObjectSizeBytes: average}}, tooMany: true},
+		"large ones":      {fixedStorage: fixedStorage{length: 1, large: 40 << 10, stats: storage.Stats{ObjectCount: 1000, EstimatedAverageObjectSizeBytes: average}}, tooMany: true},
+		"large, uncached": {fixedStorage: fixedStorage{length: 1, large: 40 << 10, stats: storage.Stats{ObjectCount: 1000, EstimatedAverageObjectSizeBytes: average}}, uncached: true, tooMany: true},
 		"none":            {},
 		"of unknown size": {fixedStorage: fixedStorage{length: 100, err: errors.New("etcd does not answer")}},
 	} {
@@ -71,7 +79,11 @@ func TestListsTakeMemory(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				bounds := limits.DefaultBounds()
 				bounds.RequestMemory = 4 * 4 * 50 * average // So a user has memory for lists of 50.
-				store := &boundedStorage{Interface: test.fixedStorage}
+				store := &boundedStorage{Interface: test.fixedStorage, large: new(limits.LargestObject)}
+				if !test.uncached { // The cache has seen what is listed.
+					store.newObject = func() runtime.Object { return &metav1.PartialObjectMetadata{} }
+					store.large.Observe(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", test.large)}}})
+				}
 				list := func(ctx context.Context) error {
 					return store.GetList(ctx, "/", storage.ListOptions{}, &metav1.PartialObjectMetadataList{})
 				}
