@@ -19,6 +19,7 @@ package filters
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -46,11 +47,23 @@ import (
 func WithBodyBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds limits.Bounds, maxBody int64) http.Handler {
 	server := next
 	next = limits.WithMemoryBounds(next, serializer, longRunning, bounds, maxBody, func(req *http.Request, verb string, body []byte) error {
-		mediaType, stored := mediaTypeOf(req), func() []byte { return storedObject(server, req) }
-		if err := checkText(bounds, verb, mediaType, body, maxBody, stored); err != nil {
+		var noMemory error
+		stored := func() (object []byte) {
+			object, noMemory = storedObject(server, req)
+			return object
+		}
+		mediaType, elements := mediaTypeOf(req), 0
+		err := checkText(bounds, verb, mediaType, body, maxBody, stored)
+		if err == nil && noMemory == nil {
+			elements = elementsOf(mediaType, body, stored)
+		}
+		switch {
+		case noMemory != nil:
+			return noMemory
+		case err != nil:
 			return apierrors.NewBadRequest(err.Error())
 		}
-		return limits.TakeElementsMemory(req.Context(), elementsOf(mediaType, body, stored), bounds.BodyElements)
+		return limits.TakeElementsMemory(req.Context(), elements, bounds.BodyElements)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := genericapirequest.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
@@ -141,14 +154,15 @@ func checkPaths(b limits.Bounds, verb, mediaType string, body []byte, stored fun
 	return nil
 }
 
-// storedObject returns the stored object of a request as JSON, or nil.
-func storedObject(server http.Handler, req *http.Request) []byte {
+// storedObject returns the stored object of a request as JSON, or nil. The error says that there is no memory for the
+// object, which the request has to take.
+func storedObject(server http.Handler, req *http.Request) ([]byte, error) {
 	info, _ := genericapirequest.RequestInfoFrom(req.Context())
 	who, _ := genericapirequest.UserFrom(req.Context())
 	reading := *info
 	reading.Verb = "get"
 	// The context is new, so that audit does not record this read as the response.
-	ctx, cancel := context.WithCancel(genericapirequest.WithUser(genericapirequest.WithRequestInfo(genericapirequest.NewContext(), &reading), who))
+	ctx, cancel := context.WithCancel(limits.WithMemoryOf(genericapirequest.WithUser(genericapirequest.WithRequestInfo(genericapirequest.NewContext(), &reading), who), req.Context()))
 	defer cancel()
 	defer context.AfterFunc(req.Context(), cancel)()
 	get := (&http.Request{
@@ -159,10 +173,17 @@ func storedObject(server http.Handler, req *http.Request) []byte {
 	}).WithContext(ctx)
 	response := responsewriter.NewInMemoryResponseWriter()
 	server.ServeHTTP(response, get)
-	if response.RespCode() != http.StatusOK {
-		return nil
+	switch response.RespCode() {
+	case http.StatusOK:
+		return response.Data(), nil
+	case http.StatusTooManyRequests:
+		var refusal apierrors.StatusError
+		if err := json.Unmarshal(response.Data(), &refusal.ErrStatus); err != nil {
+			return nil, err
+		}
+		return nil, &refusal
 	}
-	return response.Data()
+	return nil, nil
 }
 
 // mediaTypeOf ignores the parameters, as the handler of patches does, even if they are malformed. A parser that

@@ -27,6 +27,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
@@ -157,6 +159,60 @@ func TestBodiesOfManyElements(t *testing.T) {
 				}
 			}), requests.NewCodecs(), requests.IsWatch, limits.DefaultBounds(), 3<<20)
 			serve(handler, "create", json, many, "")
+		})
+	}
+}
+
+// What is stored takes memory of the request before it is read for the bounds, and no more when it is changed.
+func TestStoredObjectsTakeMemory(t *testing.T) {
+	const size, about, tooMuch = 100 << 10, 1 << 10, "other large objects take all the memory that there is for them, or for those of this user with what it has changed of late"
+	const patch, merge = "application/json-patch+json", "application/merge-patch+json"
+	bounds := limits.DefaultBounds()
+	bounds.RequestMemory = 4 * 20 * size // So a user has memory for one patch, and a list of twice the size.
+	for name, test := range map[string]struct {
+		mediaType, body string
+		reads           int
+		want            string
+	}{
+		"a patch that copies":       {patch, `[{"op":"copy","from":"/a","path":"/b"}]`, 1, tooMuch},
+		"a patch of many elements":  {merge, "[" + strings.Repeat("0,", bounds.BodyElements) + "0]", 1, tooMuch},
+		"a patch that needs no get": {merge, `{"a":1}`, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var handler http.Handler
+			serve := func(verb, body string) *httptest.ResponseRecorder {
+				req := httptest.NewRequest(http.MethodPatch, "/one", strings.NewReader(body))
+				req.Header.Set("Content-Type", test.mediaType)
+				return requests.Serve(handler, requests.WithInfo(req, verb))
+			}
+			gets := 0
+			first := true
+			handler = WithBodyBounds(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				info, _ := genericapirequest.RequestInfoFrom(req.Context())
+				switch {
+				case info.Verb == "list":
+					assert.NoError(t, limits.TakeListMemory(req.Context(), 2*size-about))
+					assert.Error(t, limits.TakeListMemory(req.Context(), 2*size+about))
+				case info.Verb == "get":
+					gets++
+					if err := limits.TakeObjectMemory(req.Context(), size); err != nil {
+						responsewriters.ErrorNegotiated(err, requests.NewCodecs(), schema.GroupVersion{Version: "v1"}, w, req)
+					}
+				case first:
+					first = false
+					assert.NoError(t, limits.TakeObjectMemory(req.Context(), size))
+					serve("list", "")
+					gets = 0
+					answer := serve("patch", test.body)
+					requests.RequireStatus(t, answer, test.want, http.StatusTooManyRequests)
+					if test.want != "" {
+						assert.Equal(t, "1", answer.Header().Get("Retry-After"))
+					}
+					assert.Equal(t, test.reads, gets)
+				}
+			}), requests.NewCodecs(), requests.IsWatch, bounds, 1<<20)
+			requests.RequireStatus(t, serve("patch", `[{"op":"copy","from":"/a","path":"/b"}]`), "", http.StatusOK)
+			require.False(t, first)
 		})
 	}
 }

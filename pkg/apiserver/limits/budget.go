@@ -263,6 +263,11 @@ func TakeListMemory(ctx context.Context, bytes int64) error {
 	return errTooMuchMemory("lists")
 }
 
+// WithMemoryOf returns a context that takes memory for the request of another one.
+func WithMemoryOf(ctx, other context.Context) context.Context {
+	return context.WithValue(ctx, reservationKey{}, other.Value(reservationKey{}))
+}
+
 // TakesMemory tells whether the context is that of a client's request.
 func TakesMemory(ctx context.Context) bool {
 	_, ok := ctx.Value(reservationKey{}).(listReservation)
