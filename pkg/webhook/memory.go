@@ -25,6 +25,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // A review takes bodyFactor times the size of its body while it is answered. Each element of its lists
@@ -46,26 +48,24 @@ type memory struct {
 	spare *semaphore.Weighted
 	// largest is how much a single review can take, and reviews how many an IP address has in work.
 	largest, reviews int64
+	// shared is the memory that reviews take as their bodies arrive.
+	shared *limits.Shares
 
 	mu sync.Mutex
-	// shared is the rest of the memory that reviews take as their bodies arrive.
-	shared int64
 	// clients are the IP addresses with reviews in work.
 	clients map[string]*client
 }
 
-// client is an IP address. It may have as much shared memory as it leaves to others. So the next address
-// finds some, however many there are.
+// client is an IP address.
 type client struct {
 	reviews *semaphore.Weighted
-	// requests is the number of those that wait or are in work. taken is their shared memory.
+	// requests is the number of those that wait or are in work.
 	requests int
-	taken    int64
 }
 
 func newMemory(bytes int64) *memory {
 	return &memory{
-		shared: bytes / 2, spare: semaphore.NewWeighted(1), largest: bytes / 2,
+		shared: limits.NewShares(bytes / 2), spare: semaphore.NewWeighted(1), largest: bytes / 2,
 		reviews: int64(reviewsPerProcessor * runtime.GOMAXPROCS(0)), clients: map[string]*client{},
 	}
 }
@@ -137,7 +137,7 @@ func (r *reservation) takeElements(body []byte) error {
 func (r *reservation) take(bytes int64) error {
 	switch {
 	case r.spared:
-	case r.tryShared(bytes):
+	case r.shared.Take(r.address, bytes):
 		r.taken += bytes
 	default:
 		if err := r.spare.Acquire(r.ctx, 1); err != nil {
@@ -149,22 +149,8 @@ func (r *reservation) take(bytes int64) error {
 	return nil
 }
 
-func (r *reservation) tryShared(bytes int64) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.client.taken+bytes > r.shared-bytes {
-		return false
-	}
-	r.client.taken += bytes
-	r.shared -= bytes
-	return true
-}
-
 func (r *reservation) release() {
-	r.mu.Lock()
-	r.shared += r.taken
-	r.client.taken -= r.taken
-	r.mu.Unlock()
+	r.shared.Give(r.address, r.taken)
 	r.client.reviews.Release(1)
 	r.leave(r.address, r.client)
 	if r.spared {

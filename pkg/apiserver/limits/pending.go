@@ -30,23 +30,16 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
-	"k8s.io/utils/lru"
 )
 
 // pendingRetrySeconds is when a client may hope that other requests have ended.
 const pendingRetrySeconds = 1
 
-const (
-	// proxyPart is the part of the requests in flight that is kept for the front proxy, and
-	// addressPart the part of the others that an IP address may have.
-	proxyPart, addressPart = 4, 2
-	// trackedAddresses is the number of IP addresses whose requests are counted, those that have
-	// been used last.
-	trackedAddresses = 4096
-)
+// proxyPart is the part of the requests in flight that is kept for the front proxy.
+const proxyPart = 4
 
 // WithInFlightLimit refuses requests beyond RequestsInFlight with 429, and those of clients other
-// than the front proxy beyond three quarters of it. An IP address may have half of these.
+// than the front proxy beyond three quarters of it. An IP address may have as many of these as it leaves to others.
 //
 // It counts each until its work has ended, which the library does not: as soon as a client resets a
 // stream of HTTP/2, or closes its connection, it may have another, while the library goes on with the
@@ -59,28 +52,24 @@ const (
 // the group away from all clients if the answer were 429.
 func WithInFlightLimit(next http.Handler, serializer runtime.NegotiatedSerializer, resolver genericapirequest.RequestInfoResolver,
 	longRunning genericapirequest.LongRunningRequestCheck, byFrontProxy func(*http.Request) bool, bounds Bounds) http.Handler {
-	all := &inFlight{limit: int64(bounds.RequestsInFlight)}
-	direct := &inFlight{limit: int64(bounds.RequestsInFlight - bounds.RequestsInFlight/proxyPart), all: all}
-	addresses := lru.New(trackedAddresses)
+	inFlight := newInFlight(int64(bounds.RequestsInFlight))
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Context().Err() != nil {
 			return // The client has given it up before anything has begun.
 		}
-		of := all
-		if !byFrontProxy(req) {
-			of = direct.at(addresses, ClientAddress(req.RemoteAddr))
-		}
+		direct := !byFrontProxy(req)
 		info, err := resolver.NewRequestInfo(req)
-		if err != nil || longRunning(req, info) || isHealthCheck(info.Path) || of == all && !info.IsResourceRequest {
+		if err != nil || longRunning(req, info) || isHealthCheck(info.Path) || !direct && !info.IsResourceRequest {
 			next.ServeHTTP(w, req)
 			return
 		}
-		if !of.enter() {
-			err := apierrors.NewTooManyRequests(fmt.Sprintf("this server works on %d requests already", of.limit), pendingRetrySeconds)
+		address := ClientAddress(req.RemoteAddr)
+		if refusal := inFlight.enter(direct, address); refusal != "" {
+			err := apierrors.NewTooManyRequests(refusal, pendingRetrySeconds)
 			responsewriters.ErrorNegotiated(err, serializer, metav1.Unversioned, w, req)
 			return
 		}
-		counted := &countedRequest{client: req.Context(), end: sync.OnceFunc(of.leave)}
+		counted := &countedRequest{client: req.Context(), end: sync.OnceFunc(func() { inFlight.leave(direct, address) })}
 		defer func() {
 			if !counted.inWork.Load() {
 				counted.end()
@@ -90,37 +79,35 @@ func WithInFlightLimit(next http.Handler, serializer runtime.NegotiatedSerialize
 	})
 }
 
-// inFlight counts requests up to a limit. They count in all, too, unless that is nil.
+// inFlight counts requests, and those that clients send directly also for their IP addresses.
 type inFlight struct {
 	limit    int64
-	all      *inFlight
 	requests atomic.Int64
+	direct   *Shares
 }
 
-// enter counts another request, or tells that there are too many.
-func (f *inFlight) enter() bool {
-	if f.requests.Add(1) <= f.limit && (f.all == nil || f.all.enter()) {
-		return true
+func newInFlight(limit int64) *inFlight {
+	// Nobody could have the last of the shares.
+	return &inFlight{limit: limit, direct: NewShares(limit - limit/proxyPart + 1)}
+}
+
+// enter counts another request, or tells why not.
+func (f *inFlight) enter(direct bool, address string) (refusal string) {
+	if f.requests.Add(1) > f.limit {
+		f.requests.Add(-1)
+		return fmt.Sprintf("this server works on %d requests already", f.limit)
 	}
-	f.requests.Add(-1)
-	return false
-}
-
-// at returns the count of an IP address, which counts in f, too.
-func (f *inFlight) at(addresses *lru.Cache, address string) *inFlight {
-	found, ok := addresses.Get(address)
-	if !ok {
-		// Of two that are made at the same time, one is forgotten.
-		found = &inFlight{limit: max(1, f.limit/addressPart), all: f}
-		addresses.Add(address, found)
+	if direct && !f.direct.Take(address, 1) {
+		f.requests.Add(-1)
+		return "this IP address has as many requests in this server already as it leaves to others"
 	}
-	return found.(*inFlight)
+	return ""
 }
 
-func (f *inFlight) leave() {
+func (f *inFlight) leave(direct bool, address string) {
 	f.requests.Add(-1)
-	if f.all != nil {
-		f.all.leave()
+	if direct {
+		f.direct.Give(address, 1)
 	}
 }
 

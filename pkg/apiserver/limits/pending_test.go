@@ -119,20 +119,22 @@ func TestPendingAfterTheirTime(t *testing.T) {
 // whatever others do.
 func TestPendingOfFrontProxy(t *testing.T) {
 	const things, discovery = "/apis/example.com/v1/things", "/apis/example.com/v1"
+	const ofAddress, ofAll = "this IP address has as many requests in this server already as it leaves to others", "this server works on 8 requests already"
 	for name, test := range map[string]struct {
 		own, others, proxied int
 		path                 string
 		byProxy              bool
 		want                 string
 	}{
-		"direct, below its part":            {2, 3, 1, things, false, ""},
-		"direct, beyond its address's part": {3, 0, 0, things, false, "this server works on 3 requests already"},
+		"direct, below its part":            {1, 3, 1, things, false, ""},
+		"direct, beyond its address's part": {3, 0, 0, things, false, ofAddress},
 		"direct, beside another address":    {0, 3, 0, things, false, ""},
-		"direct, beyond the part of all":    {2, 4, 0, things, false, "this server works on 3 requests already"},
-		"direct, beyond what others leave":  {1, 0, 7, things, false, "this server works on 3 requests already"},
-		"direct, discovery":                 {3, 0, 0, discovery, false, "this server works on 3 requests already"},
+		"direct, beside two addresses":      {0, 6, 0, things, false, ""},
+		"direct, beyond what others leave":  {2, 4, 0, things, false, ofAddress},
+		"direct, beyond the part of all":    {1, 0, 7, things, false, ofAll},
+		"direct, discovery":                 {3, 0, 0, discovery, false, ofAddress},
 		"forwarded, beside direct ones":     {3, 3, 0, things, true, ""},
-		"forwarded, beside other forwarded": {0, 0, 8, things, true, "this server works on 8 requests already"},
+		"forwarded, beside other forwarded": {0, 0, 8, things, true, ofAll},
 		"forwarded, discovery":              {0, 0, 8, discovery, true, ""},
 		"forwarded, OpenAPI":                {3, 3, 2, "/openapi/v3", true, ""},
 	} {
@@ -154,10 +156,12 @@ func TestPendingOfFrontProxy(t *testing.T) {
 				for range test.own {
 					go requests.Serve(handler, request(http.MethodPost, things, false))
 				}
+				synctest.Wait()
 				for i := range test.others {
 					other := request(http.MethodPost, things, false)
 					other.RemoteAddr = fmt.Sprintf("10.0.0.%d:1", i/3)
 					go requests.Serve(handler, other)
+					synctest.Wait()
 				}
 				for range test.proxied {
 					go requests.Serve(handler, request(http.MethodPost, things, true))
