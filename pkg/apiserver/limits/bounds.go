@@ -73,8 +73,8 @@ type Bounds struct {
 	// is validated, which repeats it in several messages.
 	NameBytes int
 
-	// RequestsInFlight is how many requests that are not long-running may be worked on
-	// at once, those included whose clients have given them up. A quarter is kept for the
+	// RequestsInFlight is how many requests may be worked on at once, those included whose clients
+	// have given them up, and long-running ones until they are authorized. A quarter is kept for the
 	// front proxy.
 	RequestsInFlight int
 	// RequestMemory is how many bytes all bodies and lists in work may take together,
@@ -153,7 +153,7 @@ func (b *Bounds) flags() []boundFlag {
 		{"max-selector-bytes", &b.SelectorBytes, "How long a label or field selector may be, in bytes."},
 		{"max-selector-requirements", &b.SelectorRequirements, "How many requirements and values a label or field selector may have."},
 		{"max-body-elements", &b.BodyElements, "How many elements all lists and objects in a request's body may have together."},
-		{"max-pending-requests", &b.RequestsInFlight, "How many requests may be in this server at once, from their headers to their end, with those that wait for their priority's turn and those that their clients have given up, but without watches and streams. A quarter is kept for requests that kube-apiserver forwards. Requests beyond are told to retry."},
+		{"max-pending-requests", &b.RequestsInFlight, "How many requests may be in this server at once, from their headers to their end, with those that wait for their priority's turn and those that their clients have given up, but without watches and streams that have begun. A quarter is kept for requests that kube-apiserver forwards. Requests beyond are told to retry."},
 		{"max-connections-per-client", &b.ConnectionsPerClient, "How many connections an IP address may have to this server, but for those that kube-apiserver has. Further ones are closed."},
 		{"max-streams-per-user", &b.StreamsPerUser, "How many streams, such as those that follow an object, a user may have at once. Requests beyond are told to retry."},
 		{"max-forwarded-streams-per-user", &b.ForwardedStreamsPerUser, "How many streams a user may have at once through kube-apiserver, where each takes a seat of priority and fairness for up to a minute. Requests beyond are told to retry."},

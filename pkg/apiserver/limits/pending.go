@@ -47,7 +47,8 @@ const proxyPart = 4
 // WithClientsThatWait looks at it before the work begins, and ends the count. The work on a request whose time is over
 // goes on even then; WithMemoryBounds counts that.
 //
-// Health checks and long-running requests, which end with their clients, are not counted. Nor is
+// Long-running requests, which end with their clients, count until they are authorized, but not those that the front
+// proxy sends: kube-apiserver has authorized them before. Health checks are not counted. Nor is
 // what the front proxy asks about the server itself, such as discovery: kube-apiserver would take
 // the group away from all clients if the answer were 429.
 func WithInFlightLimit(next http.Handler, serializer runtime.NegotiatedSerializer, resolver genericapirequest.RequestInfoResolver,
@@ -59,7 +60,8 @@ func WithInFlightLimit(next http.Handler, serializer runtime.NegotiatedSerialize
 		}
 		direct := !byFrontProxy(req)
 		info, err := resolver.NewRequestInfo(req)
-		if err != nil || longRunning(req, info) || isHealthCheck(info.Path) || !direct && !info.IsResourceRequest {
+		endsWithClient := err == nil && longRunning(req, info)
+		if err != nil || isHealthCheck(info.Path) || !direct && (endsWithClient || !info.IsResourceRequest) {
 			next.ServeHTTP(w, req)
 			return
 		}
@@ -69,13 +71,17 @@ func WithInFlightLimit(next http.Handler, serializer runtime.NegotiatedSerialize
 			responsewriters.ErrorNegotiated(err, serializer, metav1.Unversioned, w, req)
 			return
 		}
-		counted := &countedRequest{client: req.Context(), end: sync.OnceFunc(func() { inFlight.leave(direct, address) })}
+		counted := &countedRequest{client: req.Context(), endsWithClient: endsWithClient, end: sync.OnceFunc(func() { inFlight.leave(direct, address) })}
 		defer func() {
 			if !counted.inWork.Load() {
 				counted.end()
 			}
 		}()
-		next.ServeHTTP(w, req.WithContext(context.WithValue(context.WithoutCancel(counted.client), countedKey{}, counted)))
+		ctx := counted.client
+		if !endsWithClient {
+			ctx = context.WithoutCancel(ctx)
+		}
+		next.ServeHTTP(w, req.WithContext(context.WithValue(ctx, countedKey{}, counted)))
 	})
 }
 
@@ -125,6 +131,8 @@ type countedKey struct{}
 
 type countedRequest struct {
 	client context.Context
+	// endsWithClient is set for long-running requests.
+	endsWithClient bool
 	// end ends the count, however often it is called.
 	end func()
 	// inWork is set if WithClientsThatWait calls it.
@@ -135,13 +143,18 @@ type countedRequest struct {
 const statusClientClosedRequest = 499
 
 // WithClientsThatWait begins no work on a request whose client has given it up, and ends the count
-// of WithInFlightLimit when the work has ended. What has begun goes on to its end, so that it fails
+// of WithInFlightLimit when the work has ended, or when that on a long-running request begins. What has begun goes on to its end, so that it fails
 // for no other reason: a client that leaves is no failure of the server.
 // Upstream fault 82.
 func WithClientsThatWait(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		counted, ok := req.Context().Value(countedKey{}).(*countedRequest)
 		if !ok {
+			next.ServeHTTP(w, req)
+			return
+		}
+		if counted.endsWithClient {
+			counted.end()
 			next.ServeHTTP(w, req)
 			return
 		}

@@ -35,6 +35,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"k8s.io/apimachinery/pkg/util/sets"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -79,7 +80,6 @@ func TestPendingUntilTheirEnd(t *testing.T) {
 		require.NoError(t, work.Err(), "the work has not gone on to its end")
 		for name, test := range map[string]struct{ path, want string }{
 			"another":        {things, tooMany},
-			"a watch":        {things + "?watch=1", ""},
 			"a health check": {"/readyz/ping", ""},
 		} {
 			answer := requests.Serve(handler, httptest.NewRequest(http.MethodGet, test.path, nil))
@@ -173,6 +173,75 @@ func TestPendingOfFrontProxy(t *testing.T) {
 				for range 3 { // All counts have ended.
 					requests.RequireStatus(t, requests.Serve(handler, request(http.MethodGet, things, false)), "", http.StatusOK)
 				}
+			})
+		})
+	}
+}
+
+// Long-running requests count while they wait for their authorization. Thousands once did, with queries of 250 KB each.
+// Kube-apiserver has authorized those that it forwards before.
+func TestLongRunningUntilAuthorized(t *testing.T) {
+	const watches, profiles, reads = "/apis/example.com/v1/things?watch=1", "/debug/pprof/1", "/apis/example.com/v1/things"
+	const tooMany = "this IP address has as many requests in this server already as it leaves to others"
+	for name, test := range map[string]struct {
+		path, another         string
+		forwarded, authorized bool
+		want                  string
+	}{
+		"watches":                  {watches, watches, false, false, tooMany},
+		"profiles":                 {profiles, profiles, false, false, tooMany},
+		"a read beside watches":    {watches, reads, false, false, tooMany},
+		"authorized watches":       {watches, watches, false, true, ""},
+		"authorized profiles":      {profiles, profiles, false, true, ""},
+		"a read beside authorized": {watches, reads, false, true, ""},
+		"forwarded watches":        {watches, watches, true, false, ""},
+		"a read beside forwarded":  {watches, reads, true, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				resolver := genericapiserver.NewRequestInfoResolver(&genericapiserver.Config{})
+				longRunning := genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), nil)
+				var waiting, working atomic.Int64
+				stay := func(req *http.Request, in *atomic.Int64) {
+					if req.Header.Get("Stay") != "" {
+						in.Add(1)
+						<-req.Context().Done()
+						in.Add(-1)
+					}
+				}
+				work := WithClientsThatWait(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { stay(req, &working) }))
+				handler := WithInFlightLimit(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					if !test.authorized {
+						stay(req, &waiting)
+					}
+					work.ServeHTTP(w, req)
+				}), requests.NewCodecs(), resolver, longRunning, byFrontProxy, Bounds{RequestsInFlight: 2})
+
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				for range 10 {
+					req := httptest.NewRequestWithContext(ctx, http.MethodGet, test.path, nil)
+					req.Header.Set("Stay", "true")
+					if test.forwarded {
+						req.Header.Set(proxied, "true")
+					}
+					go requests.Serve(handler, req)
+					synctest.Wait()
+				}
+				switch {
+				case test.authorized:
+					require.Equal(t, int64(10), working.Load())
+				case test.forwarded:
+					require.Equal(t, int64(10), waiting.Load())
+				default:
+					require.Equal(t, int64(1), waiting.Load())
+				}
+				another := httptest.NewRequest(http.MethodGet, test.another, nil)
+				requests.RequireStatus(t, requests.Serve(handler, another), test.want, http.StatusTooManyRequests)
+				leave()
+				synctest.Wait()
+				require.Zero(t, waiting.Load()+working.Load(), "They have not ended with their clients.")
+				requests.RequireStatus(t, requests.Serve(handler, another), "", http.StatusOK)
 			})
 		})
 	}
