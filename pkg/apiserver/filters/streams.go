@@ -53,10 +53,10 @@ type Streams struct {
 	users map[follower]int
 }
 
-// follower is a user with streams of one kind.
+// follower is an account with streams of one kind.
 type follower struct {
-	name string
-	kind streamKind
+	account string
+	kind    streamKind
 }
 
 type streamKind int
@@ -191,15 +191,17 @@ func (s *Streams) untilShutdown(ctx context.Context) (context.Context, context.C
 
 func (s *Streams) follower(req *http.Request, info *genericapirequest.RequestInfo, upgraded bool) follower {
 	user, ok := genericapirequest.UserFrom(req.Context())
-	switch {
-	case !ok:
+	if !ok {
 		return follower{}
+	}
+	account := limits.Account(user.GetName())
+	switch {
 	case upgraded:
-		return follower{user.GetName(), upgradedStream}
+		return follower{account, upgradedStream}
 	case s.forwarded(user) && !longRunning(info.Subresource):
-		return follower{user.GetName(), seatedStream}
+		return follower{account, seatedStream}
 	default:
-		return follower{user.GetName(), plainStream}
+		return follower{account, plainStream}
 	}
 }
 

@@ -93,33 +93,39 @@ func TestStreamsPerUser(t *testing.T) {
 			next()
 		}
 	}), config)
+	const one, two, other = "system:serviceaccount:a:one", "system:serviceaccount:a:two", "system:serviceaccount:b:one"
 	for name, test := range map[string]struct {
 		forwarded   bool
 		subresource string
 		upgrade     bool
 		most        int
-		want        string
+		// users are those of the first streams, of the next one, and another user.
+		users [3]string
+		want  string
 	}{
-		"directly":                        {false, "track", false, 2, "a user must not follow more than 2 streams at once"},
-		"through kube-apiserver":          {true, "track", false, 1, "a user must not follow more than 1 streams at once through kube-apiserver"},
-		"long-running for kube-apiserver": {true, "exec", false, 2, "a user must not follow more than 2 streams at once"},
-		"an upgraded stream":              {true, "exec", true, 3, "a user must not have more than 3 connections, such as WebSockets, upgraded at once"},
-		"a watch by a WebSocket":          {true, "", true, 3, "a user must not have more than 3 connections, such as WebSockets, upgraded at once"},
+		"directly":                        {false, "track", false, 2, [3]string{"jane", "jane", "john"}, "a user must not follow more than 2 streams at once"},
+		"through kube-apiserver":          {true, "track", false, 1, [3]string{"jane", "jane", "john"}, "a user must not follow more than 1 streams at once through kube-apiserver"},
+		"long-running for kube-apiserver": {true, "exec", false, 2, [3]string{"jane", "jane", "john"}, "a user must not follow more than 2 streams at once"},
+		"an upgraded stream":              {true, "exec", true, 3, [3]string{"jane", "jane", "john"}, "a user must not have more than 3 connections, such as WebSockets, upgraded at once"},
+		"a watch by a WebSocket":          {true, "", true, 3, [3]string{"jane", "jane", "john"}, "a user must not have more than 3 connections, such as WebSockets, upgraded at once"},
+		"of a namespace, directly":        {false, "track", false, 2, [3]string{one, two, other}, "a user must not follow more than 2 streams at once"},
+		"of a namespace, forwarded":       {true, "track", false, 1, [3]string{one, two, other}, "a user must not follow more than 1 streams at once through kube-apiserver"},
+		"of a namespace, upgraded":        {true, "exec", true, 3, [3]string{one, two, other}, "a user must not have more than 3 connections, such as WebSockets, upgraded at once"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			forwarded = test.forwarded
 			meanwhile = nil
 			for range test.most - 1 {
 				meanwhile = append(meanwhile, func() {
-					requests.RequireStatus(t, requests.Serve(handler, follow("jane", test.subresource, test.upgrade)), "", http.StatusOK)
+					requests.RequireStatus(t, requests.Serve(handler, follow(test.users[0], test.subresource, test.upgrade)), "", http.StatusOK)
 				})
 			}
 			meanwhile = append(meanwhile, func() {
-				requests.RequireStatus(t, requests.Serve(handler, follow("jane", test.subresource, test.upgrade)), test.want, http.StatusTooManyRequests)
-				requests.RequireStatus(t, requests.Serve(handler, follow("john", test.subresource, test.upgrade)), "", http.StatusOK)
+				requests.RequireStatus(t, requests.Serve(handler, follow(test.users[1], test.subresource, test.upgrade)), test.want, http.StatusTooManyRequests)
+				requests.RequireStatus(t, requests.Serve(handler, follow(test.users[2], test.subresource, test.upgrade)), "", http.StatusOK)
 			})
 			for range 2 {
-				requests.RequireStatus(t, requests.Serve(handler, follow("jane", test.subresource, test.upgrade)), "", http.StatusOK)
+				requests.RequireStatus(t, requests.Serve(handler, follow(test.users[0], test.subresource, test.upgrade)), "", http.StatusOK)
 			}
 			require.Empty(t, meanwhile, "not called")
 			require.Empty(t, streams.users, "still counted")
