@@ -36,7 +36,7 @@ func ExampleStartTestServer() {
 			Groups: []registry.Group{workshop.Group()},
 			Flags:  []string{"--storage-media-type=application/json"},
 		})
-		client, err := dynamic.NewForConfig(server.UserConfig(t, "anna"))
+		client, err := dynamic.NewForConfig(server.UserConfig(t, "reader"))
 		require.NoError(t, err)
 		machines := schema.GroupVersionResource{Group: "workshop.example.com", Version: "v1", Resource: "machines"}
 		_, err = client.Resource(machines).List(t.Context(), metav1.ListOptions{})

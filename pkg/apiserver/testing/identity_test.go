@@ -48,7 +48,7 @@ func asked(server *Server, call func()) (users []string) {
 func asserting(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return transport.NewAuthProxyRoundTripper("root", "", []string{"system:masters"}, nil, next)
+		return transport.NewAuthProxyRoundTripper("admin", "", []string{"system:masters"}, nil, next)
 	})
 	return config
 }
@@ -57,7 +57,7 @@ func asserting(config *rest.Config) *rest.Config {
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	server := start(t, "--run-controllers=false")
-	for _, user := range []string{"clara", "dora"} {
+	for _, user := range []string{"reader-by-token", "reader-by-token-with-headers"} {
 		server.Cluster.AddToken("token-of-"+user, authenticationv1.UserInfo{Username: user, Groups: []string{"cooks"}})
 	}
 	impostor := rest.AnonymousClientConfig(server.ClientConfig)
@@ -70,20 +70,20 @@ func TestIdentity(t *testing.T) {
 		want string
 		code int
 	}{
-		"a certificate": {server.UserConfig(t, "anna", "cooks"), "anna of cooks,system:authenticated", 404},
-		"a token":       {server.TokenConfig("token-of-clara"), "clara of cooks,system:authenticated", 404},
+		"a certificate": {server.UserConfig(t, "reader-by-certificate", "cooks"), "reader-by-certificate of cooks,system:authenticated", 404},
+		"a token":       {server.TokenConfig("token-of-reader-by-token"), "reader-by-token of cooks,system:authenticated", 404},
 		// All users are in a group of theirs, whatever the front proxy says.
-		"whom the front proxy names":               {server.FrontProxyConfig(t, "berta", "cooks"), "berta of cooks,system:authenticated", 404},
+		"whom the front proxy names":               {server.FrontProxyConfig(t, "reader-by-proxy", "cooks"), "reader-by-proxy of cooks,system:authenticated", 404},
 		"a front proxy that names nobody":          {server.FrontProxyConfig(t, ""), "", 401},
-		"a certificate, and the headers":           {asserting(server.UserConfig(t, "emma")), "emma of system:authenticated", 404},
-		"a token, and the headers":                 {asserting(server.TokenConfig("token-of-dora")), "dora of cooks,system:authenticated", 404},
+		"a certificate, and the headers":           {asserting(server.UserConfig(t, "reader-with-headers")), "reader-with-headers of system:authenticated", 404},
+		"a token, and the headers":                 {asserting(server.TokenConfig("token-of-reader-by-token-with-headers")), "reader-by-token-with-headers of cooks,system:authenticated", 404},
 		"only the headers":                         {asserting(server.TokenConfig("")), "", 401},
 		"a front proxy of a name that may not":     {asserting(impostor), "", 401},
 		"a certificate of another authority":       {asserting(foreign), "", 401},
 		"a token that the cluster does not know":   {server.TokenConfig("guessed"), "", 401},
 		"nobody":                                   {server.TokenConfig(""), "", 401},
 		"whom the front proxy names as nobody":     {server.FrontProxyConfig(t, "system:anonymous", "system:unauthenticated"), "system:anonymous of system:unauthenticated", 404},
-		"an administrator, who is not asked about": {server.UserConfig(t, "root", "system:masters"), "", 404},
+		"an administrator, who is not asked about": {server.UserConfig(t, "admin", "system:masters"), "", 404},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var code int
@@ -98,8 +98,8 @@ func TestIdentity(t *testing.T) {
 func TestRandomTokens(t *testing.T) {
 	t.Parallel()
 	server := start(t, "--run-controllers=false", "--max-new-tokens-per-client=1")
-	server.Cluster.AddToken("token-of-clara", authenticationv1.UserInfo{Username: "clara"})
-	_, code := get(t, server.TokenConfig("token-of-clara"), machinesPath+"/none")
+	server.Cluster.AddToken("token-of-reader-by-token", authenticationv1.UserInfo{Username: "reader-by-token"})
+	_, code := get(t, server.TokenConfig("token-of-reader-by-token"), machinesPath+"/none")
 	require.Equal(t, 404, code)
 	reviews := 0
 	server.Cluster.Fail(func(req *http.Request) int {
@@ -126,9 +126,9 @@ func TestRandomTokens(t *testing.T) {
 	require.Equal(t, map[int]int{401: reviews, 429: requests - reviews}, codes)
 	require.Less(t, reviews, requests)
 	for name, client := range map[string]*rest.Config{
-		"anna":  server.UserConfig(t, "anna"),
-		"berta": server.FrontProxyConfig(t, "berta"),
-		"clara": server.TokenConfig("token-of-clara"),
+		"reader-by-certificate": server.UserConfig(t, "reader-by-certificate"),
+		"reader-by-proxy":       server.FrontProxyConfig(t, "reader-by-proxy"),
+		"reader-by-token":       server.TokenConfig("token-of-reader-by-token"),
 	} {
 		_, code := get(t, client, machinesPath+"/none")
 		require.Equal(t, 404, code, name)
@@ -163,8 +163,8 @@ func TestCertificateAuthoritiesFromFiles(t *testing.T) {
 		"--authentication-skip-lookup", "--run-controllers=false",
 	}})
 	for name, client := range map[string]*rest.Config{
-		"anna":  server.UserConfig(t, "anna"),
-		"berta": server.FrontProxyConfig(t, "berta"),
+		"reader-by-certificate": server.UserConfig(t, "reader-by-certificate"),
+		"reader-by-proxy":       server.FrontProxyConfig(t, "reader-by-proxy"),
 	} {
 		users := asked(server, func() { _, _ = get(t, client, machinesPath) })
 		require.Equal(t, []string{name + " of system:authenticated"}, users)
@@ -180,7 +180,7 @@ func TestReviewsAreShared(t *testing.T) {
 		return true
 	})
 	before := len(server.Cluster.Reviews())
-	client := server.UserConfig(t, "anna")
+	client := server.UserConfig(t, "reader")
 	var all sync.WaitGroup
 	const requests = 16
 	for range requests {
@@ -203,9 +203,9 @@ func TestReviews(t *testing.T) {
 	// One may read all machines, one only the drill, and one nothing.
 	server.Cluster.Allow(func(review authorizationv1.SubjectAccessReviewSpec) bool {
 		switch attributes := review.ResourceAttributes; review.User {
-		case "all", "all-directly":
+		case "reader", "reader-directly":
 			return attributes != nil
-		case "drill", "drill-directly":
+		case "drill-reader", "drill-reader-directly":
 			return attributes != nil && attributes.Name == "drill"
 		}
 		return false
@@ -218,15 +218,15 @@ func TestReviews(t *testing.T) {
 		code   int
 	}{
 		// kube-apiserver has authorized these already.
-		"through kube-apiserver, any name":  {server.FrontProxyConfig(t, "all"), drill, []string{"get machines"}, 200},
-		"through kube-apiserver, this name": {server.FrontProxyConfig(t, "drill"), drill, []string{"get machines", "get machines drill"}, 200},
-		"through kube-apiserver, no name":   {server.FrontProxyConfig(t, "none"), drill, []string{"get machines", "get machines drill"}, 403},
-		"directly, any name":                {server.UserConfig(t, "all-directly"), drill, []string{"get machines drill"}, 200},
-		"directly, this name":               {server.UserConfig(t, "drill-directly"), drill, []string{"get machines drill"}, 200},
-		"directly, no name":                 {server.UserConfig(t, "none-directly"), drill, []string{"get machines drill"}, 403},
-		"a subresource":                     {server.UserConfig(t, "all-directly"), drill + "/progress", []string{"get machines/progress drill"}, 200},
-		"a list":                            {server.UserConfig(t, "all-directly"), machinesPath, []string{"list machines"}, 200},
-		"a path":                            {server.UserConfig(t, "none-directly"), "/metrics", []string{"get /metrics"}, 403},
+		"through kube-apiserver, any name":  {server.FrontProxyConfig(t, "reader"), drill, []string{"get machines"}, 200},
+		"through kube-apiserver, this name": {server.FrontProxyConfig(t, "drill-reader"), drill, []string{"get machines", "get machines drill"}, 200},
+		"through kube-apiserver, no name":   {server.FrontProxyConfig(t, "stranger"), drill, []string{"get machines", "get machines drill"}, 403},
+		"directly, any name":                {server.UserConfig(t, "reader-directly"), drill, []string{"get machines drill"}, 200},
+		"directly, this name":               {server.UserConfig(t, "drill-reader-directly"), drill, []string{"get machines drill"}, 200},
+		"directly, no name":                 {server.UserConfig(t, "stranger-directly"), drill, []string{"get machines drill"}, 403},
+		"a subresource":                     {server.UserConfig(t, "reader-directly"), drill + "/progress", []string{"get machines/progress drill"}, 200},
+		"a list":                            {server.UserConfig(t, "reader-directly"), machinesPath, []string{"list machines"}, 200},
+		"a path":                            {server.UserConfig(t, "stranger-directly"), "/metrics", []string{"get /metrics"}, 403},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := len(server.Cluster.Reviews())
