@@ -672,7 +672,7 @@ func (m *Migration) checkRegistered(ctx context.Context) error {
 	if len(found) == 0 {
 		return fmt.Errorf("no CustomResourceDefinition defines a resource of %s: apply them first", m.config.Group)
 	}
-	var registered, local []string
+	registered, local := false, []string{}
 	for _, name := range m.config.APIServices {
 		apiService, err := m.apiService(ctx, name)
 		switch {
@@ -682,10 +682,10 @@ func (m *Migration) checkRegistered(ctx context.Context) error {
 		case apiService.Spec.Service == nil:
 			local = append(local, name)
 		default:
-			registered = append(registered, name)
+			registered = true
 		}
 	}
-	if len(registered) == 0 {
+	if !registered {
 		return fmt.Errorf("no version of %s leads to a server: there is nothing to move back", m.config.Group)
 	}
 	if len(local) > 0 {

@@ -29,7 +29,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// RESTConfig returns a client configuration for the administrator, who has all
+// RESTConfig returns a client configuration for the administrator, with all
 // permissions.
 func (cp *ControlPlane) RESTConfig() *rest.Config {
 	return cp.forClient(cp.admin)

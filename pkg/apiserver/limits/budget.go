@@ -48,7 +48,7 @@ const (
 	// writeFactor is how many times its size a stored object takes while it is patched, and
 	// written as what it has become.
 	writeFactor = 12
-	// HistoryTime is the time for which watch caches keep former states of objects at least.
+	// HistoryTime is the shortest time that watch caches keep former states of objects.
 	HistoryTime = cacher.DefaultEventFreshDuration
 	// userPart is the part of the budget that a single account may have, and systemPart the part
 	// that is kept for those of the cluster itself.
@@ -300,7 +300,7 @@ func TakeElementsMemory(ctx context.Context, elements, most int) error {
 	return errTooMuchMemory("bodies of many elements")
 }
 
-// KeepObjectMemory takes memory for a former state of an object, from the user who has changed it, for
+// KeepObjectMemory takes memory for a former state of an object, from the part of the request's user, for
 // HistoryTime.
 func KeepObjectMemory(ctx context.Context, object runtime.Object) {
 	s, ok := ctx.Value(reservationKey{}).(listReservation)

@@ -143,8 +143,8 @@ type countedRequest struct {
 const statusClientClosedRequest = 499
 
 // WithClientsThatWait begins no work on a request whose client has given it up, and ends the count
-// of WithInFlightLimit when the work has ended, or when that on a long-running request begins. What has begun goes on to its end, so that it fails
-// for no other reason: a client that leaves is no failure of the server.
+// of WithInFlightLimit when the work has ended, or has begun if the request is a long-running one. Other work goes on
+// to its end, so that it fails for no other reason: a client that leaves is no failure of the server.
 // Upstream fault 82.
 func WithClientsThatWait(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
