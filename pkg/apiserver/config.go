@@ -363,6 +363,7 @@ func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserve
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
 	handler = limits.WithInFlightLimit(handler, codecs, config.RequestInfoResolver, longRunning, c.frontProxy.Sends, c.Bounds)
 	handler = filters.WithRetryableErrors(handler, codecs)
+	handler = limits.WithResponseDeadlines(handler, c.Bounds)
 	handler = filters.WithBodyDeadline(handler, config.RequestTimeout)
 	handler = filters.WithDirectClients(handler, codecs, c.frontProxy.Sends)
 	handler = filters.WithRequestBounds(handler, codecs, c.Bounds)

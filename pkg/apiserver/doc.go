@@ -39,6 +39,7 @@ limitations under the License.
 //   - WithRequestBounds refuses headers, paths and queries that are too long.
 //   - WithDirectClients leaves impersonation and audit IDs to the front proxy.
 //   - WithBodyDeadline ends the wait for a body that does not come.
+//   - WithResponseDeadlines ends responses that their clients do not read.
 //   - WithRetryableErrors makes the library's texts for "later" a Status with Retry-After.
 //   - WithInFlightLimit refuses requests beyond the bound of those in work.
 //   - DefaultBuildHandlerChain is the library's: panics, deadlines, authentication, audit,

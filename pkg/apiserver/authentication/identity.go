@@ -23,6 +23,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/path"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // identified refuses requests without an identity, even if the cluster's rules allow them
@@ -45,8 +47,12 @@ func RequireIdentity(delegate authenticator.Request, openPaths []string) (authen
 func (a *identified) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
 	response, ok, err := a.Request.AuthenticateRequest(req)
 	// The front proxy may say that its client is anonymous.
-	if !ok || err != nil || response.User.GetName() != user.Anonymous || ByFrontProxy(response.User) {
+	if !ok || err != nil {
 		return response, ok, err
+	}
+	if response.User.GetName() != user.Anonymous || ByFrontProxy(response.User) {
+		limits.NoteUser(req.Context(), response.User.GetName())
+		return response, true, nil
 	}
 	decision, _, err := a.open.Authorize(req.Context(), authorizer.AttributesRecord{Path: req.URL.Path})
 	if err != nil || decision != authorizer.DecisionAllow {

@@ -101,18 +101,13 @@ func Account(user string) string {
 // each account, so that one can't take it all from the others.
 type budget struct {
 	limit int64
-	// maxWaits is how many waits of an account may be long.
-	maxWaits int
 
 	mu    sync.Mutex
 	used  int64
 	users map[string]int64
-	waits map[string]int
 }
 
-func newBudget(limit int64, maxWaits int) *budget {
-	return &budget{limit: limit, maxWaits: maxWaits, users: map[string]int64{}, waits: map[string]int{}}
-}
+func newBudget(limit int64) *budget { return &budget{limit: limit, users: map[string]int64{}} }
 
 // keep counts for a while what a watch cache keeps of what a user has changed, or what may still be in work. It counts
 // in the part of that user alone: what is past refuses nobody else.

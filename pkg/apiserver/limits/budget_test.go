@@ -145,7 +145,7 @@ func TestHistoryMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				memory := newBudget(userPart*part, DefaultBounds().WaitsPerUser)
+				memory := newBudget(userPart * part)
 				memory.keep("anna", test.history)
 				time.Sleep(test.after)
 				reservation := memory.reserve(account{user: test.user})
@@ -219,7 +219,7 @@ func TestElementsMemory(t *testing.T) {
 		"nothing beside all":                {most, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			memory := newBudget(userPart*part, DefaultBounds().WaitsPerUser)
+			memory := newBudget(userPart * part)
 			take := func(elements int) error {
 				reservation := memory.reserve(account{user: "anna"})
 				return TakeElementsMemory(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation, 1, 1}), elements, most)
@@ -237,7 +237,7 @@ func TestElementsMemory(t *testing.T) {
 }
 
 func TestBrokenBody(t *testing.T) {
-	memory := newBudget(1<<20, DefaultBounds().WaitsPerUser)
+	memory := newBudget(1 << 20)
 	reservation := memory.reserve(account{})
 	failure := errors.New("broken")
 	_, err := reservation.read(io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(failure)))
@@ -250,7 +250,7 @@ func TestBrokenBody(t *testing.T) {
 // A client that announces bodies, and sends next to nothing, takes memory from nobody. Five
 // ServiceAccounts of one namespace once kept all lists of all users from the server that way.
 func TestAnnouncedBodies(t *testing.T) {
-	memory := newBudget(100<<20, DefaultBounds().WaitsPerUser)
+	memory := newBudget(100 << 20)
 	for range 1000 {
 		reservation := memory.reserve(account{user: "anna"})
 		_, err := reservation.read(io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrNoProgress)))

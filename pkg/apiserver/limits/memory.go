@@ -37,26 +37,34 @@ import (
 const handlerTime = 34 * time.Second
 
 // WithMemoryBounds bounds the memory that bodies and lists take, and the time that clients take
-// to send and to read them. Check is called with each body that is not larger than maxBody. The
+// to send them. Check is called with each body that is not larger than maxBody. The
 // handler belongs behind authorization, so that the server reads bodies only from clients that may
-// write.
+// write, and inside WithResponseDeadlines.
 //
 // The work on a write whose time is over goes on in a goroutine of the library's, which tells nobody when it ends. So
 // what the request has taken counts in the part of its account for another while.
 func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds, maxBody int64,
 	check func(req *http.Request, verb string, body []byte) error) http.Handler {
-	memory := newBudget(bounds.RequestMemory, bounds.WaitsPerUser)
+	memory := newBudget(bounds.RequestMemory)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if info, ok := genericapirequest.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
+		response := responseOf(req.Context())
+		info, ok := genericapirequest.RequestInfoFrom(req.Context())
+		goesOn := ok && longRunning(req, info)
+		if goesOn {
+			response.longRunning = true // No other goroutine writes such a response.
+		}
+		if ok && info.IsResourceRequest {
 			reservation := memory.reserve(accountOf(req))
 			reservation.watch = watchReservationOf(req)
+			if goesOn {
+				response.watch = &reservation.watch
+			}
 			began := time.Now()
 			defer func() {
-				reservation.release(hasBody(info.Verb) && !longRunning(req, info) && (req.Context().Err() != nil || time.Since(began) >= handlerTime))
+				reservation.release(hasBody(info.Verb) && !goesOn && (req.Context().Err() != nil || time.Since(began) >= handlerTime))
 			}()
-			w = withDeadlines(w, req, reservation, longRunning)
 			req = req.WithContext(context.WithValue(req.Context(), reservationKey{}, listReservation{reservation, listFactorFor(req), objectFactorFor(req, info.Verb)}))
-			if err := checkBody(w, req, info.Verb, maxBody, reservation, check); err != nil {
+			if err := checkBody(w, req, info.Verb, maxBody, reservation, response.waits, check); err != nil {
 				version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 				responsewriters.ErrorNegotiated(err, serializer, version, w, req)
 				return
@@ -77,7 +85,7 @@ func hasBody(verb string) bool {
 
 // checkBody reads the body, as far as it is not too large for the handler anyway,
 // and puts it back.
-func checkBody(w http.ResponseWriter, req *http.Request, verb string, maxBody int64, reservation *reservation, check func(*http.Request, string, []byte) error) error {
+func checkBody(w http.ResponseWriter, req *http.Request, verb string, maxBody int64, reservation *reservation, waits *waits, check func(*http.Request, string, []byte) error) error {
 	if !hasBody(verb) {
 		return nil
 	}
@@ -86,12 +94,12 @@ func checkBody(w http.ResponseWriter, req *http.Request, verb string, maxBody in
 		deadline = end
 	}
 	_ = control.SetReadDeadline(deadline) // Without it, there is that of WithBodyDeadline.
-	wait := reservation.awaitClient(func() { _ = control.SetReadDeadline(time.Now()) })
+	wait := waits.awaitClient(reservation.user, func() { _ = control.SetReadDeadline(time.Now()) })
 	body, err := reservation.read(io.LimitReader(req.Body, maxBody+1))
 	ended := wait.over()
 	switch {
 	case ended && err != nil:
-		return errTooManyWaits(reservation.maxWaits)
+		return errTooManyWaits(waits.limit)
 	case errors.Is(err, errBudget):
 		return errTooMuchMemory("bodies")
 	case err != nil:

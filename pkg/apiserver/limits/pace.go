@@ -17,10 +17,11 @@ limitations under the License.
 package limits
 
 import (
+	"context"
 	"net/http"
+	"sync/atomic"
 	"time"
 
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
@@ -40,24 +41,57 @@ const EventTime = 30 * time.Second
 // Upstream fault 76.
 type timedWriter struct {
 	http.ResponseWriter
-	control     *http.ResponseController
-	reservation *reservation
+	control *http.ResponseController
+	waits   *waits
+	// account is nil until NoteUser is called.
+	account atomic.Pointer[string]
 	// longRunning responses may pause for any time between writes.
 	longRunning bool
+	// watch is nil if the response is not that of a watch.
+	watch *watchReservation
 	// begun is set by the first write.
 	begun bool
 }
 
-// withDeadlines returns a writer for the response to a request.
-func withDeadlines(w http.ResponseWriter, req *http.Request, reservation *reservation, longRunning genericapirequest.LongRunningRequestCheck) http.ResponseWriter {
-	info, ok := genericapirequest.RequestInfoFrom(req.Context())
-	return responsewriter.WrapForHTTP1Or2(&timedWriter{
-		ResponseWriter: w, control: http.NewResponseController(w), reservation: reservation, longRunning: ok && longRunning(req, info),
+// timedKey is that of the timedWriter of a context.
+type timedKey struct{}
+
+// WithResponseDeadlines ends responses that their clients do not read. It belongs around the library's handlers: a request
+// that authorization refuses holds a seat of priority and fairness until its refusal is written. WithMemoryBounds tells
+// it which responses go on.
+func WithResponseDeadlines(next http.Handler, bounds Bounds) http.Handler {
+	waits := newWaits(bounds.WaitsPerUser)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		response := &timedWriter{ResponseWriter: w, control: http.NewResponseController(w), waits: waits}
+		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(response), req.WithContext(context.WithValue(req.Context(), timedKey{}, response)))
 	})
+}
+
+// responseOf returns the response to the request of a context, or one that lets nobody wait.
+func responseOf(ctx context.Context) *timedWriter {
+	if response, ok := ctx.Value(timedKey{}).(*timedWriter); ok {
+		return response
+	}
+	return &timedWriter{waits: newWaits(0)}
+}
+
+// NoteUser counts the waits for the client of a request for the account of this user. The handler must be inside
+// WithResponseDeadlines.
+func NoteUser(ctx context.Context, name string) {
+	account := Account(name)
+	responseOf(ctx).account.Store(&account)
 }
 
 // Unwrap is for the library's wrapper.
 func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader begins the response. A refusal does not go on, whatever the request was for.
+func (w *timedWriter) WriteHeader(code int) {
+	if code >= http.StatusBadRequest {
+		w.longRunning = false
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
 
 // Write waits until the client has read enough.
 func (w *timedWriter) Write(content []byte) (int, error) {
@@ -69,8 +103,8 @@ func (w *timedWriter) Write(content []byte) (int, error) {
 func (w *timedWriter) Flush() {
 	defer w.awaitClient()()
 	_ = w.control.Flush() // The next write fails, too.
-	if w.reservation.watch.flushed != nil {
-		w.reservation.watch.flushed()
+	if w.watch != nil && w.watch.flushed != nil {
+		w.watch.flushed()
 	}
 }
 
@@ -84,5 +118,9 @@ func (w *timedWriter) awaitClient() (over func() bool) {
 		w.begun = true
 		_ = w.control.SetWriteDeadline(time.Now().Add(responseTime)) // Without one, the request's end is one.
 	}
-	return w.reservation.awaitClient(end).over
+	account := w.account.Load()
+	if account == nil {
+		return func() bool { return false } // Strangers hold no seat, and share no bound.
+	}
+	return w.waits.awaitClient(*account, end).over
 }

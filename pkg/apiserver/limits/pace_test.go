@@ -60,7 +60,7 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{} }
 // A client that does not read a response, or does not go on with a body, is not waited for.
 func TestDeadlines(t *testing.T) {
 	const get, post = "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"
-	const small = 1 // It is left to Flush, which reports no error.
+	const small, failure = 1, 200 << 10 // The small one is left to Flush, which reports no error.
 	for name, test := range map[string]struct {
 		request, verb string
 		size          int
@@ -79,6 +79,10 @@ func TestDeadlines(t *testing.T) {
 		"a watch, one too many":               {get, "watch", 100 << 10, EventTime, true},
 		"a body, one too many":                {post, "create", 0, slowAfter, true},
 		"a body until the request's deadline": {post, "update", 0, time.Second, false},
+		"a refusal":                           {get, "refused", 100 << 10, responseTime, false},
+		"a refusal, one too many":             {get, "refused", 100 << 10, slowAfter, true},
+		"a watch that fails, one too many":    {get, "watch", failure, slowAfter, true},
+		"a response to a stranger":            {get, "unknown", 100 << 10, responseTime, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -88,8 +92,11 @@ func TestDeadlines(t *testing.T) {
 					bounds.WaitsPerUser, code = 0, http.StatusTooManyRequests
 				}
 				worked := make(chan error, 1)
-				inner := WithMemoryBounds(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				work := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					var err error
+					if test.size == failure {
+						w.WriteHeader(http.StatusBadRequest)
+					}
 					for range 2 { // The first write may fill buffers.
 						if err == nil {
 							_, err = w.Write(make([]byte, test.size))
@@ -99,7 +106,18 @@ func TestDeadlines(t *testing.T) {
 						}
 					}
 					worked <- err
-				}), requests.NewCodecs(), requests.IsWatch, bounds, 1<<20, anyBody)
+				})
+				allowed := WithMemoryBounds(work, requests.NewCodecs(), requests.IsWatch, bounds, 1<<20, anyBody)
+				inner := WithResponseDeadlines(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					if test.verb != "unknown" {
+						NoteUser(req.Context(), "anna")
+					}
+					if test.verb == "refused" || test.verb == "unknown" {
+						work.ServeHTTP(w, req)
+						return
+					}
+					allowed.ServeHTTP(w, req)
+				}), bounds)
 				begun, ended := time.Now(), make(chan time.Duration, 1)
 				server := &http.Server{ReadHeaderTimeout: time.Hour, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 					if test.verb == "update" {

@@ -37,7 +37,8 @@ const (
 // fairness: a single user whose bodies never come would keep all seats of a priority level
 // from all other users of it.
 type clientWait struct {
-	*reservation
+	*waits
+	account string
 	// end ends the wait.
 	end   func()
 	timer *time.Timer
@@ -55,10 +56,20 @@ const (
 	waitOver
 )
 
-// awaitClient begins a wait, which counts as one of the user's after some time. If there are too
+// waits counts the long waits of each account.
+type waits struct {
+	limit int
+
+	mu       sync.Mutex
+	accounts map[string]int
+}
+
+func newWaits(limit int) *waits { return &waits{limit: limit, accounts: map[string]int{}} }
+
+// awaitClient begins a wait, which counts as one of the account's after some time. If there are too
 // many of them then, it calls end.
-func (s *reservation) awaitClient(end func()) *clientWait {
-	w := &clientWait{reservation: s, end: end}
+func (s *waits) awaitClient(account string, end func()) *clientWait {
+	w := &clientWait{waits: s, account: account, end: end}
 	w.timer = time.AfterFunc(slowAfter, w.late)
 	return w
 }
@@ -68,7 +79,7 @@ func (w *clientWait) late() {
 	defer w.mu.Unlock()
 	switch {
 	case w.state == waitOver:
-	case w.addWait():
+	case w.add(w.account):
 		w.state = waitCounted
 	default:
 		w.state = waitEnded
@@ -82,29 +93,29 @@ func (w *clientWait) over() (ended bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.state == waitCounted {
-		w.removeWait()
+		w.remove(w.account)
 	}
 	ended = w.state == waitEnded
 	w.state = waitOver
 	return ended
 }
 
-// addWait tells whether the user may have another wait.
-func (s *reservation) addWait() bool {
+// add tells whether the account may have another wait.
+func (s *waits) add(account string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waits[s.user] >= s.maxWaits {
+	if s.accounts[account] >= s.limit {
 		return false
 	}
-	s.waits[s.user]++
+	s.accounts[account]++
 	return true
 }
 
-func (s *reservation) removeWait() {
+func (s *waits) remove(account string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waits[s.user]--; s.waits[s.user] == 0 {
-		delete(s.waits, s.user)
+	if s.accounts[account]--; s.accounts[account] == 0 {
+		delete(s.accounts, account)
 	}
 }
 

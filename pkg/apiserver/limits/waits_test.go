@@ -27,10 +27,10 @@ import (
 // Of a user, only so many waits may be long, whatever others do.
 func TestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := newBudget(1<<20, 2)
+		waits := newWaits(2)
 		ended := 0
 		wait := func(user string) *clientWait {
-			return memory.reserve(account{user: user}).awaitClient(func() { ended++ })
+			return waits.awaitClient(user, func() { ended++ })
 		}
 
 		short := wait("anna")
@@ -52,6 +52,6 @@ func TestWaits(t *testing.T) {
 			require.False(t, w.over())
 		}
 		require.Equal(t, 1, ended)
-		require.Empty(t, memory.waits)
+		require.Empty(t, waits.accounts)
 	})
 }

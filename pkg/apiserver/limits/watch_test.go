@@ -66,7 +66,7 @@ func TestLargeEvents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				budget := newBudget(1<<30, 1)
+				budget := newBudget(1 << 30)
 				reservation := budget.reserve(account{user: "anna"})
 				request := httptest.NewRequest(http.MethodGet, "/", nil)
 				request.Header = test.header
@@ -105,7 +105,7 @@ func TestLargeEvents(t *testing.T) {
 func TestWatchesThatWaitForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
-		budget := newBudget(userPart*(eventFactor+keptFactor)*LargeSize(object), 1)
+		budget := newBudget(userPart * (eventFactor + keptFactor) * LargeSize(object))
 		begin := func() (*watch.FakeWatcher, watch.Interface, *reservation) {
 			reservation, inner := budget.reserve(account{user: "anna"}), watch.NewFake()
 			watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: reservation}), func() (watch.Interface, error) { return inner, nil })
@@ -140,7 +140,7 @@ func TestBeginOfWatches(t *testing.T) {
 		var large LargestObject
 		large.Observe(object)
 		ahead := LargeSize(object) * eventFactor
-		budget := newBudget(userPart*ahead, 1)
+		budget := newBudget(userPart * ahead)
 		begin := func() (*watch.FakeWatcher, watch.Interface, error) {
 			inner := watch.NewFake()
 			watched, err := large.Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve(account{user: "anna"})}), func() (watch.Interface, error) { return inner, nil })
@@ -158,7 +158,7 @@ func TestBeginOfWatches(t *testing.T) {
 		require.Zero(t, time.Since(asked), "a watch waits for memory while others wait for its seat")
 		firstWatched.Stop()
 
-		budget = newBudget(userPart*ahead, 1)
+		budget = newBudget(userPart * ahead)
 		_, quiet, err := begin()
 		require.NoError(t, err)
 		time.Sleep(2 * eventInterval)
@@ -214,7 +214,7 @@ func TestWatchesAfterALargeObject(t *testing.T) {
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
 		var large LargestObject
 		large.Observe(object)
-		budget := newBudget(userPart*LargeSize(object)*eventFactor, 1)
+		budget := newBudget(userPart * LargeSize(object) * eventFactor)
 		time.Sleep(time.Hour)
 		for range 9 { // All before any of them is known to bring nothing.
 			watched, err := large.Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve(account{user: "anna"})}), func() (watch.Interface, error) { return watch.NewFake(), nil })
