@@ -37,6 +37,7 @@ limitations under the License.
 //   - WithServerHeader names the server that answers.
 //   - Handler counts the requests of a connection, so that a server that stops can end it between two.
 //   - WithRequestBounds refuses headers, paths and queries that are too long.
+//   - WithKnownCertificates ignores certificates of strangers.
 //   - WithDirectClients leaves impersonation and audit IDs to the front proxy.
 //   - WithBodyDeadline ends the wait for a body that does not come.
 //   - WithResponseDeadlines ends responses that their clients do not read.

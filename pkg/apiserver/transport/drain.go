@@ -144,6 +144,7 @@ func (d *Drain) takeHTTP2(server *http.Server) {
 	base := &http.Server{ErrorLog: server.ErrorLog, MaxHeaderBytes: d.textBytes} //nolint:gosec // G112: HTTP/2 has no use for it.
 	server.MaxHeaderBytes, server.ReadHeaderTimeout = d.textBytes, headerPatience
 	server.ConnContext = withConnection
+	boundCertificates(server.TLSConfig)
 	server.TLSNextProto[http2.NextProtoTLS] = func(_ *http.Server, conn *tls.Conn, handler http.Handler) {
 		drained, ok := conn.NetConn().(*drainedConn)
 		if !ok {
@@ -287,6 +288,10 @@ type drainedConn struct {
 	leaving bool
 	// trusted is set by Trust.
 	trusted atomic.Bool
+	// verified is what Verified returns for a version.
+	verifying sync.Mutex
+	verified  *tls.ConnectionState
+	version   int64
 }
 
 // goAway asks the client of a connection of HTTP/2 to begin no more requests.

@@ -1,0 +1,136 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package authentication
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
+)
+
+// readCA counts how often its bundle is read.
+type readCA struct {
+	bundle    atomic.Value
+	reads     atomic.Int64
+	listeners []dynamiccertificates.Listener
+}
+
+func (r *readCA) Name() string { return "read" }
+
+func (r *readCA) CurrentCABundleContent() []byte {
+	r.reads.Add(1)
+	bundle, _ := r.bundle.Load().([]byte)
+	return bundle
+}
+
+func (r *readCA) VerifyOptions() (options x509.VerifyOptions, ok bool) { return options, false }
+
+func (r *readCA) AddListener(listener dynamiccertificates.Listener) {
+	r.listeners = append(r.listeners, listener)
+}
+
+func (r *readCA) rotate(authorities ...*testCA) {
+	var bundle bytes.Buffer
+	for _, authority := range authorities {
+		_ = pem.Encode(&bundle, &pem.Block{Type: "CERTIFICATE", Bytes: authority.certificate.Raw})
+	}
+	r.bundle.Store(bundle.Bytes())
+	for _, listener := range r.listeners {
+		listener.Enqueue()
+	}
+}
+
+// Of the certificates of a connection, those remain that lead to an authority, as long as that is one.
+func TestKnownCertificates(t *testing.T) {
+	users, others := newCA(t, "users", nil), newCA(t, "others", nil)
+	intermediate := newCA(t, "intermediate", users)
+	forged := newCA(t, "users", nil)
+	unrelated := newCA(t, "intermediate", nil)
+	authorities := &readCA{}
+	drain := transport.NewDrain(10, limits.DefaultBounds())
+	server := httptest.NewUnstartedServer(drain.Handler(WithKnownCertificates(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var names []string
+		for _, certificate := range req.TLS.PeerCertificates {
+			names = append(names, certificate.Subject.CommonName)
+		}
+		w.Header().Set("Names", fmt.Sprint(names))
+	}), authorities)))
+	server.EnableHTTP2 = true
+	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+	server.Listener = drain.Listener(server.Listener)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	authorities.rotate(users)
+	for name, test := range map[string]struct {
+		leaf  *testCA
+		chain []*testCA
+		// want is before, and rotated after there are other authorities.
+		want, rotated string
+	}{
+		"nobody":               {nil, nil, "[]", "[]"},
+		"a user":               {newCA(t, "anna", users), nil, "[anna]", "[]"},
+		"with an intermediate": {newCA(t, "anna", intermediate), []*testCA{intermediate}, "[anna intermediate]", "[]"},
+		"without it":           {newCA(t, "anna", intermediate), nil, "[]", "[]"},
+		"with others":          {newCA(t, "anna", intermediate), []*testCA{unrelated, forged, intermediate}, "[anna intermediate]", "[]"},
+		"a stranger":           {newCA(t, "anna", forged), []*testCA{forged}, "[]", "[]"},
+		"of a later authority": {newCA(t, "anna", others), nil, "[]", "[anna]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			authorities.rotate(users)
+			client := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
+				InsecureSkipVerify: true,
+				GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+					presented := &tls.Certificate{}
+					if test.leaf != nil {
+						presented.PrivateKey = test.leaf.key
+						for _, certificate := range append(certificates([]*testCA{test.leaf}), certificates(test.chain)...) {
+							presented.Certificate = append(presented.Certificate, certificate.Raw)
+						}
+					}
+					return presented, nil
+				},
+			}}
+			t.Cleanup(client.CloseIdleConnections)
+			const requests = 10
+			for _, want := range []string{test.want, test.rotated} {
+				before := authorities.reads.Load()
+				for range requests {
+					request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+					require.NoError(t, err)
+					response, err := client.RoundTrip(request)
+					require.NoError(t, err)
+					require.NoError(t, response.Body.Close())
+					require.Equal(t, want, response.Header.Get("Names"))
+				}
+				require.Less(t, authorities.reads.Load()-before, int64(requests), "Each request was verified.")
+				authorities.rotate(others)
+			}
+		})
+	}
+}

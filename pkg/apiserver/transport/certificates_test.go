@@ -1,0 +1,118 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package transport
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	certutil "k8s.io/client-go/util/cert"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
+)
+
+// Certificates that take long to verify end the handshake, and those of honest clients do not.
+func TestCertificatesOfClients(t *testing.T) {
+	drain := NewDrain(testStreams, limits.DefaultBounds())
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	cert, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	require.NoError(t, err)
+	serving, err := dynamiccertificates.NewStaticCertKeyContent("serving", cert, key)
+	require.NoError(t, err)
+	clients, err := dynamiccertificates.NewStaticCAContent("clients", cert)
+	require.NoError(t, err)
+	server := &genericapiserver.SecureServingInfo{Listener: drain.Listener(listener), Cert: serving, ClientCA: clients}
+	stop := make(chan struct{})
+	stopped, _, err := server.Serve(drain.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Certificates", fmt.Sprint(len(req.TLS.PeerCertificates)))
+	})), time.Minute, stop)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		close(stop)
+		<-stopped
+	})
+
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	// certificates have the subjects 0, 1 and so on, or these.
+	certificates := func(count, bytes int, subjects ...string) (chain [][]byte) {
+		for i := range count {
+			template := &x509.Certificate{SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: fmt.Sprint(i)}, SubjectKeyId: make([]byte, bytes)}
+			if i < len(subjects) {
+				template.Subject.CommonName = subjects[i]
+			}
+			der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+			require.NoError(t, err)
+			chain = append(chain, der)
+		}
+		return chain
+	}
+	for name, test := range map[string]struct {
+		chain [][]byte
+		want  string
+	}{
+		"none":                              {nil, "0"},
+		"one of a user":                     {certificates(1, 20), "1"},
+		"a chain of three":                  {certificates(3, 20), "3"},
+		"a chain with a renewed authority":  {certificates(4, 20, "user", "issuer", "authority", "authority"), "4"},
+		"large certificates":                {certificates(3, 20<<10), "3"},
+		"as many as there may be":           {certificates(10, 20), "10"},
+		"more than that":                    {certificates(11, 20), "refused"},
+		"one that is repeated":              {slices.Repeat(certificates(1, 20), 5), "5"},
+		"two authorities renewed":           {certificates(5, 20, "user", "issuer", "issuer", "authority", "authority"), "refused"},
+		"many with one subject":             {certificates(4, 20, "user", "authority", "authority", "authority"), "refused"},
+		"a huge one":                        {certificates(1, 64<<10), "refused"},
+		"several that are large altogether": {certificates(4, 20<<10), "refused"},
+	} {
+		for _, protocol := range []string{"h2", "http/1.1"} {
+			t.Run(name+" over "+protocol, func(t *testing.T) {
+				transport := &http.Transport{ForceAttemptHTTP2: protocol == "h2", TLSClientConfig: &tls.Config{
+					InsecureSkipVerify: true, NextProtos: []string{protocol},
+					GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+						return &tls.Certificate{Certificate: test.chain, PrivateKey: private}, nil
+					},
+				}}
+				t.Cleanup(transport.CloseIdleConnections)
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+listener.Addr().String(), nil)
+				require.NoError(t, err)
+				response, err := transport.RoundTrip(request)
+				if test.want == "refused" {
+					require.Error(t, err) // The client may notice the end of the connection before it reads the reason.
+					return
+				}
+				require.NoError(t, err)
+				require.NoError(t, response.Body.Close())
+				require.Equal(t, test.want, response.Header.Get("Certificates"))
+			})
+		}
+	}
+}
