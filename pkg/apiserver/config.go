@@ -366,7 +366,7 @@ func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserve
 	handler = limits.WithResponseDeadlines(handler, c.Bounds)
 	handler = filters.WithBodyDeadline(handler, config.RequestTimeout)
 	handler = filters.WithDirectClients(handler, codecs, c.frontProxy.Sends)
-	handler = authentication.WithKnownCertificates(handler, config.SecureServing.ClientCA)
+	handler = transport.WithKnownCertificates(handler, config.SecureServing.ClientCA)
 	handler = filters.WithRequestBounds(handler, codecs, c.Bounds)
 	handler = c.drain.Handler(handler)
 	handler = cluster.WithServerHeader(handler, c.Name)

@@ -61,7 +61,8 @@ func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hoo
 	serving.Listener = listener
 	stop := make(chan struct{})
 	// No request goes on for longer than its timeout.
-	stopped, listenerStopped, err := serving.Serve(withTimeout(withFarewell(ctx, newHandler(ctx, hooks, callers)), requestTimeout), requestTimeout, stop)
+	handler := transport.WithKnownCertificates(newHandler(ctx, hooks, callers), serving.ClientCA)
+	stopped, listenerStopped, err := serving.Serve(withTimeout(withFarewell(ctx, handler), requestTimeout), requestTimeout, stop)
 	if err != nil {
 		return err
 	}

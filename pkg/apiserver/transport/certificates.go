@@ -17,25 +17,31 @@ limitations under the License.
 package transport
 
 import (
+	"bytes"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
 
-	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/klog/v2"
 )
 
-// A client may present so many certificates, of so many bytes together. Real chains have two to four of 1 to 2 KiB.
-//
-// So many may have the subject of another one, as a renewed or cross-signed authority has. To verify a chain, the library
-// tries each certificate of the issuer's subject, and then those of its issuer: up to a hundred signatures, each of which takes
-// more than a millisecond with P-521. With these bounds, they are less than twenty.
 const (
-	maxCertificates     = 10
+	// maxCertificateBytes bounds what the certificates of a client take while it is connected. Real chains have two to
+	// four certificates of 1 to 2 KiB. The library allows 256 KiB.
 	maxCertificateBytes = 64 << 10
-	maxSameSubject      = 1
+	// maxCertificates is how many of them are looked at.
+	maxCertificates = 10
+	// maxReason bounds what is logged about an ignored certificate. It repeats text of the client.
+	maxReason = 256
 )
 
-// boundCertificates makes the handshakes of clients with more or larger certificates fail.
+// boundCertificates makes the handshakes of clients with larger certificates fail.
 func boundCertificates(config *tls.Config) {
 	forClient := config.GetConfigForClient
 	if forClient == nil {
@@ -51,19 +57,11 @@ func boundCertificates(config *tls.Config) {
 	}
 }
 
-// checkCertificates is called in each handshake, also when a session goes on.
+// checkCertificates returns an error for clients with too large certificates, also for those that resume a session.
 func checkCertificates(state tls.ConnectionState) error {
-	if len(state.PeerCertificates) > maxCertificates {
-		return fmt.Errorf("the client presents more than %d certificates", maxCertificates)
-	}
-	size, certificates, subjects := 0, sets.New[string](), sets.New[string]()
+	size := 0
 	for _, certificate := range state.PeerCertificates {
 		size += len(certificate.Raw)
-		certificates.Insert(string(certificate.Raw))
-		subjects.Insert(string(certificate.RawSubject))
-	}
-	if certificates.Len()-subjects.Len() > maxSameSubject {
-		return fmt.Errorf("the client presents more than %d certificates with the subject of another", maxSameSubject)
 	}
 	if size > maxCertificateBytes {
 		return fmt.Errorf("the client presents certificates of more than %d bytes", maxCertificateBytes)
@@ -71,9 +69,30 @@ func checkCertificates(state tls.ConnectionState) error {
 	return nil
 }
 
-// Verified returns what verify has returned for the connection of a request. It is called once for each connection and
+// WithKnownCertificates ignores the certificates that no certificate authority of clients has issued. The library tries
+// all of a client's certificates to verify one, up to a hundred signatures of several milliseconds for each request.
+// Here, only keys of certificate authorities are used, once for a connection. After a minute, or when the certificate
+// authorities change, they are used again.
+//
+// It authenticates nobody: the certificates that are left are verified for each request.
+func WithKnownCertificates(next http.Handler, authorities dynamiccertificates.CAContentProvider) http.Handler {
+	if authorities == nil {
+		return next // Then the server asks for no certificates.
+	}
+	var changes changes
+	authorities.AddListener(&changes)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.TLS != nil && len(req.TLS.PeerCertificates) > 0 {
+			version := changes.Load() + time.Now().Unix()/60 // Neither decreases.
+			req.TLS = verified(req, version, func() *tls.ConnectionState { return withKnown(req, authorities) })
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+// verified returns what verify has returned for the connection of a request. It is called once for each connection and
 // version.
-func Verified(req *http.Request, version int64, verify func() *tls.ConnectionState) *tls.ConnectionState {
+func verified(req *http.Request, version int64, verify func() *tls.ConnectionState) *tls.ConnectionState {
 	conn, ok := req.Context().Value(connectionKey{}).(*drainedConn)
 	if !ok {
 		return verify()
@@ -84,4 +103,56 @@ func Verified(req *http.Request, version int64, verify func() *tls.ConnectionSta
 		conn.verified, conn.version = verify(), version
 	}
 	return conn.verified
+}
+
+// changes counts those of certificate authorities.
+type changes struct{ atomic.Int64 }
+
+// Enqueue is called after a change.
+func (c *changes) Enqueue() { c.Add(1) }
+
+// withKnown returns the state of a request's connection with the certificates that lead to a certificate authority.
+func withKnown(req *http.Request, authorities dynamiccertificates.CAContentProvider) *tls.ConnectionState {
+	state := *req.TLS
+	presented := state.PeerCertificates[:min(len(state.PeerCertificates), maxCertificates)]
+	state.PeerCertificates = nil
+	trusted, err := certutil.ParseCertsPEM(authorities.CurrentCABundleContent())
+	if err != nil {
+		return &state // There are none.
+	}
+	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
+	for _, root := range trusted {
+		roots.AddCert(root)
+	}
+	for _, issuer := range issuers(trusted, presented[1:]) {
+		intermediates.AddCert(issuer)
+	}
+	chains, err := presented[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err != nil {
+		klog.InfoS("The certificate of a client is ignored", "client", req.RemoteAddr, "reason", fmt.Sprintf("%.*s", maxReason, err))
+		return &state
+	}
+	known := slices.Concat(chains...)
+	for _, certificate := range presented {
+		if slices.Contains(known, certificate) {
+			state.PeerCertificates = append(state.PeerCertificates, certificate)
+		}
+	}
+	return &state
+}
+
+// issuers returns the presented certificates that trusted ones have issued, and those that these have issued in turn.
+func issuers(trusted, presented []*x509.Certificate) (found []*x509.Certificate) {
+	for _, issuer := range trusted {
+		var issued []*x509.Certificate
+		presented = slices.DeleteFunc(slices.Clone(presented), func(certificate *x509.Certificate) bool {
+			known := bytes.Equal(certificate.RawIssuer, issuer.RawSubject) && certificate.CheckSignatureFrom(issuer) == nil
+			if known {
+				issued = append(issued, certificate)
+			}
+			return known
+		})
+		found = slices.Concat(found, issued, issuers(issued, presented))
+	}
+	return found
 }

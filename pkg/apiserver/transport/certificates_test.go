@@ -27,7 +27,6 @@ import (
 	"math/big"
 	"net"
 	"net/http"
-	"slices"
 	"testing"
 	"time"
 
@@ -39,7 +38,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
-// Certificates that take long to verify end the handshake, and those of honest clients do not.
+// Large certificates end the handshake, and those of honest clients do not.
 func TestCertificatesOfClients(t *testing.T) {
 	drain := NewDrain(testStreams, limits.DefaultBounds())
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -63,13 +62,9 @@ func TestCertificatesOfClients(t *testing.T) {
 
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	// certificates have the subjects 0, 1 and so on, or these.
-	certificates := func(count, bytes int, subjects ...string) (chain [][]byte) {
+	certificates := func(count, bytes int) (chain [][]byte) {
 		for i := range count {
 			template := &x509.Certificate{SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: fmt.Sprint(i)}, SubjectKeyId: make([]byte, bytes)}
-			if i < len(subjects) {
-				template.Subject.CommonName = subjects[i]
-			}
 			der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 			require.NoError(t, err)
 			chain = append(chain, der)
@@ -83,13 +78,8 @@ func TestCertificatesOfClients(t *testing.T) {
 		"none":                              {nil, "0"},
 		"one of a user":                     {certificates(1, 20), "1"},
 		"a chain of three":                  {certificates(3, 20), "3"},
-		"a chain with a renewed authority":  {certificates(4, 20, "user", "issuer", "authority", "authority"), "4"},
 		"large certificates":                {certificates(3, 20<<10), "3"},
-		"as many as there may be":           {certificates(10, 20), "10"},
-		"more than that":                    {certificates(11, 20), "refused"},
-		"one that is repeated":              {slices.Repeat(certificates(1, 20), 5), "5"},
-		"two authorities renewed":           {certificates(5, 20, "user", "issuer", "issuer", "authority", "authority"), "refused"},
-		"many with one subject":             {certificates(4, 20, "user", "authority", "authority", "authority"), "refused"},
+		"many":                              {certificates(100, 20), "100"},
 		"a huge one":                        {certificates(1, 64<<10), "refused"},
 		"several that are large altogether": {certificates(4, 20<<10), "refused"},
 	} {

@@ -14,24 +14,30 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package authentication
+package transport
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 )
 
 // readCA counts how often its bundle is read.
@@ -66,14 +72,40 @@ func (r *readCA) rotate(authorities ...*testCA) {
 	}
 }
 
-// Of the certificates of a connection, those remain that lead to an authority, as long as that is one.
+// testCA is a certificate authority with its key. As a client, it presents its certificate.
+type testCA struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+// newCA returns one that another has issued, or itself.
+func newCA(t *testing.T, name string, issuer *testCA) *testCA {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	if issuer == nil {
+		issuer = &testCA{template, key}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, issuer.certificate, key.Public(), issuer.key)
+	require.NoError(t, err)
+	certificate, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	return &testCA{certificate, key}
+}
+
+// The certificates of a connection are ignored unless they lead to a certificate authority, as long as that is one.
 func TestKnownCertificates(t *testing.T) {
 	users, others := newCA(t, "users", nil), newCA(t, "others", nil)
 	intermediate := newCA(t, "intermediate", users)
+	second := newCA(t, "second", intermediate)
 	forged := newCA(t, "users", nil)
 	unrelated := newCA(t, "intermediate", nil)
 	authorities := &readCA{}
-	drain := transport.NewDrain(10, limits.DefaultBounds())
+	drain := NewDrain(testStreams, limits.DefaultBounds())
 	server := httptest.NewUnstartedServer(drain.Handler(WithKnownCertificates(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var names []string
 		for _, certificate := range req.TLS.PeerCertificates {
@@ -98,6 +130,8 @@ func TestKnownCertificates(t *testing.T) {
 		"with an intermediate": {newCA(t, "anna", intermediate), []*testCA{intermediate}, "[anna intermediate]", "[]"},
 		"without it":           {newCA(t, "anna", intermediate), nil, "[]", "[]"},
 		"with others":          {newCA(t, "anna", intermediate), []*testCA{unrelated, forged, intermediate}, "[anna intermediate]", "[]"},
+		"of two intermediates": {newCA(t, "anna", second), []*testCA{users, second, intermediate}, "[anna second intermediate]", "[]"},
+		"after many others":    {newCA(t, "anna", intermediate), append(slices.Repeat([]*testCA{forged}, maxCertificates), intermediate), "[]", "[]"},
 		"a stranger":           {newCA(t, "anna", forged), []*testCA{forged}, "[]", "[]"},
 		"of a later authority": {newCA(t, "anna", others), nil, "[]", "[anna]"},
 	} {
@@ -109,8 +143,8 @@ func TestKnownCertificates(t *testing.T) {
 					presented := &tls.Certificate{}
 					if test.leaf != nil {
 						presented.PrivateKey = test.leaf.key
-						for _, certificate := range append(certificates([]*testCA{test.leaf}), certificates(test.chain)...) {
-							presented.Certificate = append(presented.Certificate, certificate.Raw)
+						for _, of := range append([]*testCA{test.leaf}, test.chain...) {
+							presented.Certificate = append(presented.Certificate, of.certificate.Raw)
 						}
 					}
 					return presented, nil
