@@ -46,17 +46,16 @@ func RequireIdentity(delegate authenticator.Request, openPaths []string) (authen
 // AuthenticateRequest returns the user of a request.
 func (a *identified) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
 	response, ok, err := a.Request.AuthenticateRequest(req)
-	// The front proxy may say that its client is anonymous.
 	if !ok || err != nil {
 		return response, ok, err
 	}
-	if response.User.GetName() != user.Anonymous || ByFrontProxy(response.User) {
-		limits.NoteUser(req.Context(), response.User.GetName())
-		return response, true, nil
+	// The front proxy may say that its client is anonymous.
+	if response.User.GetName() == user.Anonymous && !ByFrontProxy(response.User) {
+		decision, _, err := a.open.Authorize(req.Context(), authorizer.AttributesRecord{Path: req.URL.Path})
+		if err != nil || decision != authorizer.DecisionAllow {
+			return nil, false, err
+		}
 	}
-	decision, _, err := a.open.Authorize(req.Context(), authorizer.AttributesRecord{Path: req.URL.Path})
-	if err != nil || decision != authorizer.DecisionAllow {
-		return nil, false, err
-	}
+	limits.NoteUser(req.Context(), response.User.GetName())
 	return response, true, nil
 }

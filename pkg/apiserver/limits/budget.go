@@ -144,8 +144,7 @@ func (b *budget) reserve(of account) *reservation { return &reservation{budget: 
 type reservation struct {
 	*budget
 	account
-	// taken, of which list is for a list, an object or the event of a watch, are protected by
-	// the budget.
+	// taken includes list, the part for a list, an object or the event of a watch. The budget protects both.
 	taken, list int64
 	// released reservations take nothing any more: a watch may still be on its way to its end.
 	released bool

@@ -36,7 +36,7 @@ import (
 // handlerTime is when the library answers a write at the latest, if the time of the request is not over before.
 const handlerTime = 34 * time.Second
 
-// WithMemoryBounds bounds the memory that bodies and lists take, and the time that clients take
+// WithMemoryBounds bounds the memory that bodies, lists and watches take, and the time that clients take
 // to send them. Check is called with each body that is not larger than maxBody. The
 // handler belongs behind authorization, so that the server reads bodies only from clients that may
 // write, and inside WithResponseDeadlines.
@@ -45,7 +45,7 @@ const handlerTime = 34 * time.Second
 // what the request has taken counts in the part of its account for another while.
 func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds, maxBody int64,
 	check func(req *http.Request, verb string, body []byte) error) http.Handler {
-	memory := newBudget(bounds.RequestMemory)
+	memory, watches := newBudget(bounds.RequestMemory), newWatches(bounds)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		response := responseOf(req.Context())
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
@@ -54,9 +54,15 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 			response.longRunning = true // No other goroutine writes such a response.
 		}
 		if ok && info.IsResourceRequest {
+			version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 			reservation := memory.reserve(accountOf(req))
 			reservation.watch = watchReservationOf(req)
-			if goesOn {
+			if goesOn && info.Verb == "watch" {
+				if !watches.enter(reservation.account) {
+					responsewriters.ErrorNegotiated(errTooManyWatches(), serializer, version, w, req)
+					return
+				}
+				defer watches.leave(reservation.account)
 				response.watch = &reservation.watch
 			}
 			began := time.Now()
@@ -65,7 +71,6 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 			}()
 			req = req.WithContext(context.WithValue(req.Context(), reservationKey{}, listReservation{reservation, listFactorFor(req), objectFactorFor(req, info.Verb)}))
 			if err := checkBody(w, req, info.Verb, maxBody, reservation, response.waits, check); err != nil {
-				version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 				responsewriters.ErrorNegotiated(err, serializer, version, w, req)
 				return
 			}
@@ -94,9 +99,18 @@ func checkBody(w http.ResponseWriter, req *http.Request, verb string, maxBody in
 		deadline = end
 	}
 	_ = control.SetReadDeadline(deadline) // Without it, there is that of WithBodyDeadline.
-	wait := waits.awaitClient(reservation.user, func() { _ = control.SetReadDeadline(time.Now()) })
+	var counted, ended bool
+	stop := after(slowAfter, func() {
+		if counted = waits.add(reservation.user); !counted {
+			ended = true
+			_ = control.SetReadDeadline(time.Now())
+		}
+	})
 	body, err := reservation.read(io.LimitReader(req.Body, maxBody+1))
-	ended := wait.over()
+	stop()
+	if counted {
+		waits.remove(reservation.user)
+	}
 	switch {
 	case ended && err != nil:
 		return errTooManyWaits(waits.limit)
@@ -105,7 +119,7 @@ func checkBody(w http.ResponseWriter, req *http.Request, verb string, maxBody in
 	case err != nil:
 		return apierrors.NewBadRequest(fmt.Sprintf("the body can't be read: %v", err))
 	}
-	// What the connection brings during the work is not awaited.
+	// The time of a body does not bound the work on it.
 	_ = control.SetReadDeadline(time.Time{})
 	req.Body = readCloser{io.MultiReader(bytes.NewReader(body), req.Body), req.Body}
 	if int64(len(body)) > maxBody {

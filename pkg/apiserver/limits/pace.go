@@ -17,7 +17,9 @@ limitations under the License.
 package limits
 
 import (
+	"bufio"
 	"context"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -51,9 +53,13 @@ type timedWriter struct {
 	watch *watchReservation
 	// begun is set by the first write.
 	begun bool
+	// waited is how long the client has been waited for. After some time, slow is set, and counted if that counts for
+	// the account.
+	waited        time.Duration
+	slow, counted bool
 }
 
-// timedKey is that of the timedWriter of a context.
+// timedKey is the context key of a timedWriter.
 type timedKey struct{}
 
 // WithResponseDeadlines ends responses that their clients do not read. It belongs around the library's handlers: a request
@@ -63,6 +69,7 @@ func WithResponseDeadlines(next http.Handler, bounds Bounds) http.Handler {
 	waits := newWaits(bounds.WaitsPerUser)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		response := &timedWriter{ResponseWriter: w, control: http.NewResponseController(w), waits: waits}
+		defer response.leave()
 		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(response), req.WithContext(context.WithValue(req.Context(), timedKey{}, response)))
 	})
 }
@@ -108,19 +115,70 @@ func (w *timedWriter) Flush() {
 	}
 }
 
-// awaitClient ends the response if the client is waited for too long until over is called.
-func (w *timedWriter) awaitClient() (over func() bool) {
-	end := func() { _ = w.control.SetWriteDeadline(time.Now()) }
-	if w.longRunning {
-		return time.AfterFunc(EventTime, end).Stop
+// Hijack returns the connection of a WebSocket. The events of a watch are written as those over HTTP are.
+func (w *timedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffers, err := w.control.Hijack()
+	if err != nil || w.watch == nil {
+		return conn, buffers, err
 	}
-	if !w.begun {
+	timed := &timedConn{conn, w}
+	return timed, bufio.NewReadWriter(buffers.Reader, bufio.NewWriter(timed)), nil
+}
+
+type timedConn struct {
+	net.Conn
+	response *timedWriter
+}
+
+// Write waits until the client has read enough.
+func (c *timedConn) Write(content []byte) (int, error) {
+	defer c.response.awaitClient()()
+	return c.Conn.Write(content)
+}
+
+// awaitClient ends the response if the client is waited for too long until over is called.
+func (w *timedWriter) awaitClient() (over func()) {
+	stopEnd, stopSlow := func() {}, func() {}
+	switch {
+	case w.longRunning:
+		stopEnd = after(EventTime, w.end)
+	case !w.begun:
 		w.begun = true
 		_ = w.control.SetWriteDeadline(time.Now().Add(responseTime)) // Without one, the request's end is one.
 	}
-	account := w.account.Load()
-	if account == nil {
-		return func() bool { return false } // Strangers hold no seat, and share no bound.
+	if !w.slow {
+		stopSlow = after(min(slowAfter, slowInAll-w.waited), w.late)
 	}
-	return w.waits.awaitClient(*account, end).over
+	began := time.Now()
+	return func() {
+		stopEnd()
+		stopSlow()
+		w.waited += time.Since(began)
+	}
+}
+
+func (w *timedWriter) end() { _ = w.control.SetWriteDeadline(time.Now()) }
+
+// late counts the response for its account until it ends, or ends it. A watch only loses its seat of priority and
+// fairness, which it has until it has sent the objects that there are.
+func (w *timedWriter) late() {
+	w.slow = true
+	account := w.account.Load()
+	switch {
+	case w.longRunning:
+		if w.watch != nil {
+			w.watch.initialized()
+		}
+	case account == nil: // Strangers hold no seat, and share no bound.
+	case w.waits.add(*account):
+		w.counted = true
+	default:
+		w.end()
+	}
+}
+
+func (w *timedWriter) leave() {
+	if w.counted {
+		w.waits.remove(*w.account.Load())
+	}
 }

@@ -60,7 +60,7 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{} }
 // A client that does not read a response, or does not go on with a body, is not waited for.
 func TestDeadlines(t *testing.T) {
 	const get, post = "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"
-	const small, failure = 1, 200 << 10 // The small one is left to Flush, which reports no error.
+	const small, failure, socket = 1, 200 << 10, 300 << 10 // The small one is left to Flush, which reports no error.
 	for name, test := range map[string]struct {
 		request, verb string
 		size          int
@@ -74,6 +74,7 @@ func TestDeadlines(t *testing.T) {
 		"a small response":                    {get, "get", small, responseTime, false},
 		"a watch":                             {get, "watch", 100 << 10, EventTime, false},
 		"a watch of small events":             {get, "watch", small, EventTime, false},
+		"a watch by WebSocket":                {get, "watch", socket, EventTime, false},
 		"a body":                              {post, "create", 0, bodyTime, false},
 		"a response, one too many":            {get, "get", 100 << 10, slowAfter, true},
 		"a watch, one too many":               {get, "watch", 100 << 10, EventTime, true},
@@ -96,6 +97,14 @@ func TestDeadlines(t *testing.T) {
 					var err error
 					if test.size == failure {
 						w.WriteHeader(http.StatusBadRequest)
+					}
+					if test.size == socket {
+						var buffers *bufio.ReadWriter
+						if _, buffers, err = w.(http.Hijacker).Hijack(); err == nil {
+							_, err = buffers.Write(make([]byte, test.size))
+						}
+						worked <- err
+						return
 					}
 					for range 2 { // The first write may fill buffers.
 						if err == nil {

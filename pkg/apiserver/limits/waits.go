@@ -29,34 +29,14 @@ const (
 	// processes wait for a busy processor: all requests that kube-apiserver forwards for a user
 	// would count then, and be cut off.
 	slowAfter = time.Second
+	// slowInAll is how long all waits of a response may be before they count.
+	slowInAll = 5 * time.Second
 	// waitsRetrySeconds is when a client may hope that others of the user have gone on.
 	waitsRetrySeconds = 1
 )
 
-// clientWait is a wait for a client. Meanwhile, the request holds a seat of priority and
-// fairness: a single user whose bodies never come would keep all seats of a priority level
-// from all other users of it.
-type clientWait struct {
-	*waits
-	account string
-	// end ends the wait.
-	end   func()
-	timer *time.Timer
-
-	mu    sync.Mutex
-	state waitState
-}
-
-type waitState int
-
-const (
-	// waitCounted is the state of a long wait, waitEnded that of one too many. A short one has none.
-	waitCounted waitState = iota + 1
-	waitEnded
-	waitOver
-)
-
-// waits counts the long waits of each account.
+// waits counts the requests of each account that wait for their clients. Such a request holds a seat of priority and
+// fairness: a single user whose bodies never come would keep all seats of a priority level from all other users of it.
 type waits struct {
 	limit int
 
@@ -66,41 +46,7 @@ type waits struct {
 
 func newWaits(limit int) *waits { return &waits{limit: limit, accounts: map[string]int{}} }
 
-// awaitClient begins a wait, which counts as one of the account's after some time. If there are too
-// many of them then, it calls end.
-func (s *waits) awaitClient(account string, end func()) *clientWait {
-	w := &clientWait{waits: s, account: account, end: end}
-	w.timer = time.AfterFunc(slowAfter, w.late)
-	return w
-}
-
-func (w *clientWait) late() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.state == waitOver:
-	case w.add(w.account):
-		w.state = waitCounted
-	default:
-		w.state = waitEnded
-		w.end()
-	}
-}
-
-// over says that the client is no longer waited for, and tells whether end was called.
-func (w *clientWait) over() (ended bool) {
-	w.timer.Stop()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.state == waitCounted {
-		w.remove(w.account)
-	}
-	ended = w.state == waitEnded
-	w.state = waitOver
-	return ended
-}
-
-// add tells whether the account may have another wait.
+// add counts another request that waits, or tells that the account has too many.
 func (s *waits) add(account string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,6 +62,26 @@ func (s *waits) remove(account string) {
 	defer s.mu.Unlock()
 	if s.accounts[account]--; s.accounts[account] == 0 {
 		delete(s.accounts, account)
+	}
+}
+
+// after calls a function when some time has passed, unless the returned one has been called. That waits for a call that
+// has begun: the library's writers must not be used when their handler has returned.
+func after(delay time.Duration, call func()) (stop func()) {
+	var mu sync.Mutex
+	stopped := false
+	timer := time.AfterFunc(delay, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !stopped {
+			call()
+		}
+	})
+	return func() {
+		timer.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		stopped = true
 	}
 }
 

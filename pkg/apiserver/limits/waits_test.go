@@ -17,41 +17,145 @@ limitations under the License.
 package limits
 
 import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
 
-// Of a user, only so many waits may be long, whatever others do.
+// slowClient reads each part of a response after some time.
+type slowClient struct {
+	http.ResponseWriter
+	each     time.Duration
+	deadline chan time.Time
+}
+
+func newSlowClient(each time.Duration) *slowClient {
+	return &slowClient{httptest.NewRecorder(), each, make(chan time.Time, 2)}
+}
+
+func (c *slowClient) SetWriteDeadline(deadline time.Time) error {
+	if !deadline.After(time.Now()) {
+		c.deadline <- deadline
+	}
+	return nil
+}
+
+func (c *slowClient) Write(part []byte) (int, error) {
+	select {
+	case <-time.After(c.each):
+		return len(part), nil
+	case <-c.deadline:
+		return 0, os.ErrDeadlineExceeded
+	}
+}
+
+// Of the responses to an account, only some may be slow, whatever others do.
 func TestWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		waits := newWaits(2)
-		ended := 0
-		wait := func(user string) *clientWait {
-			return waits.awaitClient(user, func() { ended++ })
-		}
+	const most = 2
+	for name, test := range map[string]struct {
+		responses, parts int
+		each             time.Duration
+		// ended is how many of the responses are, and when.
+		ended int
+		after time.Duration
+	}{
+		"fast ones":                           {100, 40, slowInAll / 50, 0, 0},
+		"slow ones":                           {most, 1, 2 * slowInAll, 0, 0},
+		"one too many":                        {most + 1, 1, 2 * slowInAll, 1, slowAfter},
+		"many too many":                       {10, 1, 2 * slowInAll, 10 - most, slowAfter},
+		"slow ones with many parts":           {most, 20, slowAfter / 2, 0, 0},
+		"one too many with many parts":        {most + 1, 20, slowAfter / 2, 1, slowInAll},
+		"one too many with parts that differ": {most + 1, 40, slowAfter / 4, 1, slowInAll},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				waits := newWaits(most)
+				var mu sync.Mutex
+				ended := 0
+				respond := func(user string, parts int, each time.Duration) {
+					client, began := newSlowClient(each), time.Now()
+					response := &timedWriter{ResponseWriter: client, control: http.NewResponseController(client), waits: waits}
+					defer response.leave()
+					NoteUser(context.WithValue(t.Context(), timedKey{}, response), user)
+					for range parts {
+						if _, err := response.Write([]byte("a")); err == nil {
+							continue
+						}
+						require.Equal(t, test.after, time.Since(began), "when a response has ended")
+						mu.Lock()
+						ended++
+						mu.Unlock()
+						return
+					}
+				}
+				for range 2 { // What has ended counts no more.
+					for range test.responses {
+						go respond("anna", test.parts, test.each)
+					}
+					for range most {
+						go respond("berta", 1, 3*slowInAll)
+					}
+					time.Sleep(time.Hour)
+				}
+				require.Equal(t, 2*test.ended, ended)
+				require.Empty(t, waits.accounts)
+			})
+		})
+	}
+}
 
-		short := wait("anna")
-		first, second := wait("anna"), wait("anna")
-		time.Sleep(slowAfter / 2)
-		require.False(t, short.over())
-		time.Sleep(slowAfter)
-		third, other := wait("anna"), wait("berta")
-		time.Sleep(2 * slowAfter)
-		synctest.Wait()
-		require.Equal(t, 1, ended, "The third is ended.")
-		require.True(t, third.over())
-		require.False(t, first.over())
+// seat is the seat of priority and fairness that a watch has until it has sent the objects that there are.
+type seat struct{ given chan time.Time }
 
-		next := wait("anna")
-		time.Sleep(2 * slowAfter)
-		synctest.Wait()
-		for _, w := range []*clientWait{second, other, next} {
-			require.False(t, w.over())
-		}
-		require.Equal(t, 1, ended)
-		require.Empty(t, waits.accounts)
-	})
+func (s *seat) Signal() {
+	select {
+	case s.given <- time.Now():
+	default:
+	}
+}
+
+func (s *seat) Wait() {}
+
+// A watch whose client reads nothing keeps its seat from nobody.
+func TestSeatsOfSlowWatches(t *testing.T) {
+	const never = 0
+	for name, test := range map[string]struct {
+		verb string
+		each time.Duration
+		want time.Duration
+	}{
+		"a watch that nobody reads": {"watch", 2 * EventTime, slowAfter},
+		"a watch read slowly":       {"watch", slowAfter / 2, slowInAll},
+		"a watch read fast":         {"watch", slowInAll / 50, never},
+		"a list that nobody reads":  {"list", 2 * EventTime, never},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				given, began := &seat{make(chan time.Time, 1)}, time.Now()
+				handler := WithResponseDeadlines(WithMemoryBounds(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					for range 40 {
+						_, _ = w.Write([]byte("a"))
+					}
+				}), requests.NewCodecs(), requests.IsWatch, DefaultBounds(), 1<<20, anyBody), DefaultBounds())
+				request := requests.WithInfo(httptest.NewRequest(http.MethodGet, "/", nil), test.verb)
+				ctx := utilflowcontrol.WithInitializationSignal(request.Context(), utilflowcontrol.InitializationSignal(given))
+				handler.ServeHTTP(newSlowClient(test.each), request.WithContext(ctx))
+				if test.want == never {
+					require.Empty(t, given.given)
+					return
+				}
+				require.Equal(t, test.want, (<-given.given).Sub(began))
+			})
+		})
+	}
 }

@@ -23,15 +23,19 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
 const (
 	// largeObject is from which size on single objects take memory of the budget. Smaller ones take
 	// less than a connection. Those of watch caches, which keep many, do from pastObject on.
 	largeObject, pastObject = 32 << 10, 4 << 10
+	// watchBytes is what a watch takes, without its events.
+	watchBytes = 96 << 10
 	// eventFactor is how many times its size an object takes while an event is made of it and
 	// written. keptFactor is how many times its size the buffers of the library take afterwards,
 	// which it keeps until the watch ends.
@@ -47,16 +51,42 @@ const (
 	eventsAhead = 16
 )
 
+// watches are the parts of accounts in how many watches there may be.
+type watches struct{ shares *Shares }
+
+func newWatches(bounds Bounds) watches {
+	return watches{NewShares(max(2, bounds.RequestMemory/watchBytes))}
+}
+
+// enter counts another watch, or tells that the account has as many as it leaves to others. Accounts of the cluster
+// itself may have any number.
+func (w watches) enter(of account) bool { return of.system || w.shares.Take(of.user, 1) }
+
+func (w watches) leave(of account) {
+	if !of.system {
+		w.shares.Give(of.user, 1)
+	}
+}
+
+func errTooManyWatches() error {
+	return apierrors.NewTooManyRequests("this user has as many watches in this server already as it leaves to others; more memory, or a higher --max-request-memory-bytes, allows more", budgetRetrySeconds)
+}
+
 // watchReservation is what the budget has to know of the request for a watch.
 type watchReservation struct {
 	// silent is set if the library does not tell when an event has been written.
 	silent bool
 	// flushed is called when it has.
 	flushed func()
+	// initialized gives back the watch's seat of priority and fairness.
+	initialized func()
 }
 
 func watchReservationOf(req *http.Request) watchReservation {
-	return watchReservation{silent: req.Header.Get("Upgrade") != ""} // To a WebSocket.
+	return watchReservation{
+		silent:      req.Header.Get("Upgrade") != "", // To a WebSocket.
+		initialized: func() { utilflowcontrol.WatchInitialized(req.Context()) },
+	}
 }
 
 // LargestObject is the size of the largest object of a resource of late. The zero value has seen none.

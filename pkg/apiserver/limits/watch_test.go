@@ -22,6 +22,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +34,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
 
 // encodedOnce is an object that the watch cache encodes for all watches.
@@ -243,6 +246,54 @@ func TestSizeOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, test.want, sizeOf(reflect.ValueOf(test.value)))
+		})
+	}
+}
+
+// An account may have as many watches as it leaves to others, until they end.
+func TestWatchesOfAccounts(t *testing.T) {
+	bounds := DefaultBounds()
+	bounds.RequestMemory = 8*watchBytes - 1
+	const one, two, system = "system:serviceaccount:a:one", "system:serviceaccount:a:two", "system:kube-controller-manager"
+	for name, test := range map[string]struct {
+		before []string
+		user   string
+		want   int
+	}{
+		"the first":                       {nil, "anna", http.StatusOK},
+		"a third":                         {[]string{"anna", "anna"}, "anna", http.StatusOK},
+		"one too many":                    {[]string{"anna", "anna", "anna"}, "anna", http.StatusTooManyRequests},
+		"beside one with many":            {[]string{"anna", "anna", "anna", "berta"}, "berta", http.StatusOK},
+		"too many beside one with many":   {[]string{"anna", "anna", "anna", "berta", "berta"}, "berta", http.StatusTooManyRequests},
+		"of ServiceAccounts of one place": {[]string{one, two, one}, two, http.StatusTooManyRequests},
+		"of the cluster":                  {[]string{system, system, system, system, system, system, system, system}, system, http.StatusOK},
+		"of others beside the cluster":    {[]string{system, system, system, system, system, system, system, system}, "anna", http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			watched, end := make(chan struct{}), make(chan struct{})
+			handler := WithMemoryBounds(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				watched <- struct{}{}
+				<-end
+			}), requests.NewCodecs(), requests.IsWatch, bounds, 1<<20, anyBody)
+			request := func(user string) *http.Request {
+				return requests.WithInfo(requests.As(httptest.NewRequest(http.MethodGet, "/", nil), user), "watch")
+			}
+			var before sync.WaitGroup
+			for _, user := range test.before {
+				before.Go(func() { requests.Serve(handler, request(user)) })
+				<-watched
+			}
+			last := make(chan int, 1)
+			go func() { last <- requests.Serve(handler, request(test.user)).Code }()
+			if test.want == http.StatusOK {
+				<-watched
+			} else {
+				require.Equal(t, test.want, <-last)
+			}
+			close(end)
+			before.Wait()
+			go func() { <-watched }()
+			require.Equal(t, http.StatusOK, requests.Serve(handler, request(test.user)).Code, "after the others")
 		})
 	}
 }
