@@ -148,6 +148,7 @@ func massAttacks() map[string]attack {
 		})},
 		"announced bodies of five ServiceAccounts": {accounts: 5, frames: true, run: frames(announcedBodies)},
 		"WebSockets that watch":                    {user: writer, run: websockets},
+		"watches without end":                      {user: writer, allowed: true, run: manyWatches},
 		// Through kube-apiserver, which opens connections for requests that are given up, its own
 		// processors are the first to be busy.
 		"lists that are given up": {user: reader, direct: true, run: givenUp},
@@ -579,6 +580,37 @@ func slowReaders(path string) func(context.Context, *wire) error {
 		}
 		return w.wait(ctx)
 	}
+}
+
+// manyWatches opens 12,800 of them, one after the other over each connection.
+func manyWatches(ctx context.Context, a *attacker) {
+	const each = 4
+	onConnections(ctx, func(ctx context.Context) {
+		var all sync.WaitGroup
+		for range each {
+			all.Go(func() {
+				client := &http.Client{Transport: &http.Transport{
+					DialContext:     func(context.Context, string, string) (net.Conn, error) { return a.dialUntil(ctx) },
+					TLSClientConfig: a.tls.Clone(), ForceAttemptHTTP2: true, MaxConnsPerHost: 1,
+				}}
+				for range streams {
+					request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+a.host+attackedPath+"?watch=true", nil)
+					if err != nil {
+						a.got(err.Error())
+						return
+					}
+					response, err := client.Do(request)
+					if err != nil {
+						continue
+					}
+					defer response.Body.Close()
+					a.got(fmt.Sprint(response.StatusCode))
+				}
+				<-ctx.Done()
+			})
+		}
+		all.Wait()
+	})
 }
 
 // watches opens 300 of them, reads nothing, and changes a big object.
