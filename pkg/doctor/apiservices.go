@@ -39,8 +39,9 @@ type registration struct {
 	// local itself, and is about to reset those in managed.
 	apiServices             []*apiregistrationv1.APIService
 	missing, local, managed []string
-	// undefined are the groups of Defined that have no version.
-	undefined []string
+	// undefined are the groups of Defined that have no version, and unmoved the versions of others that kube-apiserver
+	// serves itself.
+	undefined, unmoved []string
 	// resources are the resources of the groups, by group.
 	resources map[string][]string
 	// unread is the error that kept the rest from being read.
@@ -98,7 +99,11 @@ func (e *examination) findDefined(ctx context.Context, found *registration) erro
 		if !slices.Contains(e.Defined, apiService.Spec.Group) {
 			continue
 		}
-		found.add(apiService)
+		if apiService.Spec.Service == nil {
+			found.unmoved = append(found.unmoved, apiService.Name)
+		} else {
+			found.add(apiService)
+		}
 		version := schema.GroupVersion{Group: apiService.Spec.Group, Version: apiService.Spec.Version}
 		served, err := e.kube.Discovery().ServerResourcesForGroupVersion(version.String())
 		if err != nil {
@@ -136,7 +141,11 @@ func (e *examination) checkRegistered(context.Context) ([]Finding, error) {
 		found = append(found, warning("no CustomResourceDefinition defines a version of "+strings.Join(e.undefined, ", "),
 			"apply the definitions, or remove the group from --groups"))
 	}
-	if len(e.local)+len(e.apiServices)+len(e.undefined) == 0 {
+	if len(e.unmoved) > 0 {
+		found = append(found, warning("kube-apiserver serves "+strings.Join(e.unmoved, ", ")+" itself, from CustomResourceDefinitions",
+			"move the objects by \"migrate plan\" and \"migrate run\"; until then, keep the CustomResourceDefinitions, since deleting them deletes their objects"))
+	}
+	if len(e.local)+len(e.apiServices)+len(e.undefined)+len(e.unmoved) == 0 {
 		return []Finding{warning("no version is registered, so that kube-apiserver knows nothing of this server", "install it by its manifests, which have the APIServices")}, nil
 	}
 	if len(e.local) > 0 {

@@ -125,6 +125,7 @@ func TestDefinedGroups(t *testing.T) {
 	require.NoError(t, err)
 	var causes []string
 	for _, finding := range found {
+		require.Equal(t, Warning, finding.Status, "groups are examined before they are moved, too")
 		causes = append(causes, finding.Cause)
 	}
 	want := []string{
