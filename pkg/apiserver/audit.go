@@ -110,6 +110,6 @@ func (b auditBackend) Shutdown() {
 	select {
 	case <-done:
 	case <-time.After(auditFlushTimeout):
-		klog.ErrorS(nil, "The last audit events are lost, since who is named in the file of --audit-webhook-config-file has not taken them", "waited", auditFlushTimeout)
+		klog.ErrorS(nil, "The last audit events are lost, since the webhook of --audit-webhook-config-file has not taken them", "waited", auditFlushTimeout)
 	}
 }

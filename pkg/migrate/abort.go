@@ -79,7 +79,7 @@ func (s *session) abort(ctx context.Context) error {
 	if err := s.thawAborted(ctx); err != nil {
 		return err
 	}
-	// What leads to the server by now has the only copies.
+	// Versions that lead to the server by now have the only copies.
 	if err := s.giveAllBack(ctx); err != nil {
 		return err
 	}

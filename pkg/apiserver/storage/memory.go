@@ -147,7 +147,7 @@ func (s *boundedStorage) GuaranteedUpdate(ctx context.Context, key string, desti
 	if err != nil {
 		return err
 	}
-	// What is the same as before has not been written.
+	// An object that is the same as before has not been written.
 	if after, err := s.Versioner().ObjectResourceVersion(destination); err == nil && after != before {
 		limits.KeepObjectMemory(ctx, destination)
 	}

@@ -43,7 +43,7 @@ const python = "/usr/bin/python3"
 func TestPythonClient(t *testing.T) {
 	framework.Long(t, "objects move there and back")
 	if err := exec.CommandContext(t.Context(), python, "-c", "import kubernetes").Run(); err != nil {
-		t.Skip("long: it needs Debian's python3-kubernetes")
+		t.Skip("it needs Debian's python3-kubernetes")
 	}
 	t.Parallel()
 	c := newDefinedCluster(t)

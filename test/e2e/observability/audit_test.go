@@ -227,7 +227,7 @@ func TestStopWithoutCollectors(t *testing.T) {
 	require.NoError(t, server.Stop())
 	log, err := os.ReadFile(server.LogFile())
 	require.NoError(t, err)
-	require.Contains(t, string(log), "The last audit events are lost, since who is named in the file of --audit-webhook-config-file has not taken them")
+	require.Contains(t, string(log), "The last audit events are lost, since the webhook of --audit-webhook-config-file has not taken them")
 	require.Contains(t, string(log), "failed to shut down tracer provider: context deadline exceeded")
 }
 
