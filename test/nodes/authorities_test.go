@@ -62,7 +62,7 @@ func (o *operations) testEtcdCA(t *testing.T) {
 // clients use the server.
 func (o *operations) testClusterAuthorities(t *testing.T) {
 	load := o.load(t)
-	frontProxy := credentials{controlplane.Certificate{User: "front-proxy-client"}, http.Header{"X-Remote-User": {"chef"}, "X-Remote-Group": {"system:masters"}}}
+	frontProxy := credentials{controlplane.Certificate{User: "front-proxy-client"}, http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}}}
 	o.rotate(t, "requestheader-client-ca-file", o.cluster.PKI.FrontProxyCA, frontProxy, func(old, next *controlplane.CA) (left, gone *controlplane.CA) {
 		pair, err := next.Issue(frontProxy.identity)
 		require.NoError(t, err)
@@ -72,7 +72,7 @@ func (o *operations) testClusterAuthorities(t *testing.T) {
 		return next, old
 	})
 	// All clients in the cluster have certificates of the old one, and keep them.
-	client := credentials{controlplane.Certificate{User: "chef", Groups: []string{"system:masters"}}, nil}
+	client := credentials{controlplane.Certificate{User: "admin", Groups: []string{"system:masters"}}, nil}
 	o.rotate(t, "client-ca-file", o.cluster.PKI.ClientCA, client, func(old, next *controlplane.CA) (left, gone *controlplane.CA) { return old, next })
 	result := load.Stop()
 	t.Log(result)

@@ -65,7 +65,7 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 	require.NoError(t, cp.Register(t.Context(), server))
 	pid := server.PID()
 	framework.Kubectl(t, cp, "create", "serviceaccount", "operator", "--namespace=default")
-	framework.Kubectl(t, cp, "create", "clusterrolebinding", "operator", "--clusterrole=cluster-admin", "--serviceaccount=default:operator", "--user=chef")
+	framework.Kubectl(t, cp, "create", "clusterrolebinding", "operator", "--clusterrole=cluster-admin", "--serviceaccount=default:operator", "--user=administrator")
 	operator := tokenConfig(t, cp, "default", "operator")
 	failed, requests := requestAllTheTime(t, operator)
 
@@ -92,7 +92,7 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 				return err
 			})
 		}},
-		{"client-ca-file", cp.PKI.ClientCA, chefOf, func(*controlplane.CA) {}},
+		{"client-ca-file", cp.PKI.ClientCA, adminOf, func(*controlplane.CA) {}},
 	} {
 		next, err := controlplane.NewCA("the next of " + test.key)
 		require.NoError(t, err)
@@ -164,15 +164,15 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 // it keeps.
 func frontProxyOf(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component, ca *controlplane.CA) *http.Client {
 	t.Helper()
-	return framework.HTTPClient(t, framework.FrontProxy(t, cp, at, ca, "chef", "system:authenticated"))
+	return framework.HTTPClient(t, framework.FrontProxy(t, cp, at, ca, "administrator", "system:authenticated"))
 }
 
-// chefOf is a user with a certificate of a certificate authority.
-func chefOf(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component, ca *controlplane.CA) *http.Client {
+// adminOf is a user with a certificate of a certificate authority.
+func adminOf(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component, ca *controlplane.CA) *http.Client {
 	t.Helper()
-	pair, err := ca.Issue(controlplane.Certificate{User: "chef"})
+	pair, err := ca.Issue(controlplane.Certificate{User: "administrator"})
 	require.NoError(t, err)
-	config := framework.ConfigFor(t, cp, at, "chef")
+	config := framework.ConfigFor(t, cp, at, "administrator")
 	config.CertData, config.KeyData = pair.Cert, pair.Key
 	return framework.HTTPClient(t, config)
 }

@@ -159,7 +159,7 @@ func (c *campaign) frontProxyFault() fault {
 
 // frontProxyGets waits until a front proxy of a certificate authority gets a code.
 func (c *campaign) frontProxyGets(at *controlplane.Component, ca *controlplane.CA, want int) {
-	client := framework.HTTPClient(c.T, framework.FrontProxy(c.T, c.cp, at, ca, "chef", "system:masters"))
+	client := framework.HTTPClient(c.T, framework.FrontProxy(c.T, c.cp, at, ca, "admin", "system:masters"))
 	controlplane.Eventually(c, func() error {
 		response, err := client.Get(at.URL() + framework.GroupPath)
 		if err != nil {
