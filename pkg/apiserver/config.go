@@ -362,13 +362,13 @@ func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserve
 	handler = limits.WithClientsThatWait(handler) // Ends the count of WithInFlightLimit.
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
 	handler = limits.WithInFlightLimit(handler, codecs, config.RequestInfoResolver, longRunning, c.frontProxy.Sends, c.Bounds)
-	handler = filters.WithRetryableErrors(handler, codecs)
-	handler = limits.WithResponseDeadlines(handler, c.Bounds)
+	handler = filters.WithRetryableErrors(handler, codecs)    // Around the refusals of the two before.
+	handler = limits.WithResponseDeadlines(handler, c.Bounds) // Refusals have seats, too.
 	handler = filters.WithBodyDeadline(handler, config.RequestTimeout)
 	handler = filters.WithDirectClients(handler, codecs, c.frontProxy.Sends)
-	handler = transport.WithKnownCertificates(handler, config.SecureServing.ClientCA)
+	handler = transport.WithKnownCertificates(handler, config.SecureServing.ClientCA) // Before anything verifies them.
 	handler = filters.WithRequestBounds(handler, codecs, c.Bounds)
-	handler = c.drain.Handler(handler)
+	handler = c.drain.Handler(handler) // Counts all requests.
 	handler = cluster.WithServerHeader(handler, c.Name)
 	return handler
 }

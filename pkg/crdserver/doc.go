@@ -24,4 +24,9 @@ limitations under the License.
 //
 // When a definition with objects is deleted in the cluster, its copy stays, and the
 // objects are still served. Uninstalling a chart must not destroy them.
+//
+// Behind the handlers of package apiserver, a request passes these:
+//
+//   - inside serves the copies of the definitions to the server itself.
+//   - withoutProtobuf refuses custom resources in protobuf.
 package crdserver
