@@ -26,6 +26,7 @@ package() {
 	ssh | ssh-keygen) echo openssh-client ;;
 	mkfs.ext4) echo e2fsprogs ;;
 	nsenter | unshare) echo util-linux ;;
+	ip) echo iproute2 ;;
 	nft) echo nftables ;;
 	node) echo nodejs ;;
 	/usr/lib/cni/*) echo containernetworking-plugins ;;
@@ -65,13 +66,13 @@ while IFS='|' read -r tests needs; do
 		skipped=$((skipped + 1))
 	fi
 done <<'TABLE'
-networks of hosts (test/network)|root nsenter
-rollouts (test/e2e/rollout)|root nsenter
+networks of hosts (test/network)|root ip nsenter
+rollouts (test/e2e/rollout)|root ip nsenter
 faults of disks (test/e2e/faults)|root mkfs.ext4
-SSH (test/e2e/remote, test/bastion/local, and test/e2e/api a second time)|root nsenter unshare sshd ssh ssh-keygen
-an HTTP proxy (test/e2e/remote)|root nsenter tinyproxy
+SSH (test/e2e/remote, test/bastion/local, and test/e2e/api a second time)|root ip nsenter unshare sshd ssh ssh-keygen
+an HTTP proxy (test/e2e/remote)|root ip nsenter tinyproxy
 "kubectl proxy" (test/e2e/remote)|curl
-Konnectivity (test/e2e/konnectivity)|root nsenter openssl
+Konnectivity (test/e2e/konnectivity)|root ip nsenter openssl
 TABLE
 
 if ((skipped == 0)); then

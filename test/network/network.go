@@ -25,7 +25,7 @@ limitations under the License.
 //	err = client.Command(ctx, "curl", "http://10.0.0.2").Run()
 //
 // The network is invisible from outside, and gone when the process has ended. The package needs
-// root, or at least CAP_SYS_ADMIN and CAP_NET_ADMIN.
+// root, or at least CAP_SYS_ADMIN and CAP_NET_ADMIN, and the commands ip and nsenter.
 package network
 
 import (
@@ -36,10 +36,9 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
-
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 )
 
 // Host is a machine in a network, with one of its addresses.
@@ -50,32 +49,33 @@ type Host struct {
 }
 
 type namespace struct {
-	handle netns.NsHandle
-	links  *netlink.Handle
+	// file is the namespace, which lives as long as it is open.
+	file   *os.File
+	cables atomic.Int32
 }
 
 // New returns a host with an IPv4 address.
 func New(address string) (*Host, error) {
-	handle, err := newNamespace()
+	if _, err := exec.LookPath("ip"); err != nil {
+		return nil, fmt.Errorf("cannot make a network (Debian: iproute2): %w", err)
+	}
+	file, err := newNamespace()
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a network namespace, which needs root: %w", err)
 	}
-	links, err := netlink.NewHandleAt(handle)
+	host := &Host{namespace: &namespace{file: file}, address: address}
+	err = errors.Join(host.ip("link set lo up"), host.addAddress(address))
 	if err != nil {
-		return nil, errors.Join(err, handle.Close())
-	}
-	host := &Host{namespace: &namespace{handle: handle, links: links}, address: address}
-	if err := host.prepare(); err != nil {
 		return nil, errors.Join(err, host.Close())
 	}
 	return host, nil
 }
 
-// ForTest returns a host for one test. It skips the test if the user may not make hosts.
+// ForTest returns a host for one test. It skips the test if the user can't make hosts.
 func ForTest(t testing.TB, address string) *Host {
 	t.Helper()
 	host, err := New(address)
-	if errors.Is(err, os.ErrPermission) {
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, exec.ErrNotFound) {
 		t.Skip(err)
 	}
 	if err != nil {
@@ -90,34 +90,32 @@ func ForTest(t testing.TB, address string) *Host {
 }
 
 // Close releases the host. It is gone when the last process in it has ended.
-func (n *namespace) Close() error {
-	n.links.Close()
-	return n.handle.Close()
-}
+func (n *namespace) Close() error { return n.file.Close() }
 
 // newNamespace makes a network namespace that nothing runs in yet.
-func newNamespace() (handle netns.NsHandle, err error) {
+func newNamespace() (file *os.File, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		// Never unlocked, so that the thread ends with this goroutine.
 		runtime.LockOSThread()
-		handle, err = netns.New()
+		file, err = unshare()
 	}()
 	<-done
-	return handle, err
+	return file, err
 }
 
-func (h *Host) prepare() error {
-	loopback, err := h.links.LinkByName("lo")
-	if err != nil {
-		return err
+// ip runs the command of that name on the host.
+func (n *namespace) ip(format string, args ...any) error {
+	command := n.Command(context.Background(), "ip", strings.Fields(fmt.Sprintf(format, args...))...)
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", command, err, output)
 	}
-	if err := h.links.LinkSetUp(loopback); err != nil {
-		return err
-	}
-	return h.addAddress(h.address)
+	return nil
 }
+
+// path names the namespace for other processes.
+func (n *namespace) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.file.Fd()) }
 
 // At gives the host one more address, and returns the host with it.
 func (h *Host) At(address string) (*Host, error) {
@@ -130,76 +128,31 @@ func (h *Host) At(address string) (*Host, error) {
 // addAddress gives the loopback device the address. Linux answers for the address on every other
 // device, too.
 func (n *namespace) addAddress(address string) error {
-	loopback, err := n.links.LinkByName("lo")
-	if err != nil {
-		return err
-	}
-	parsed, err := single(address)
-	if err != nil {
-		return err
-	}
-	return n.links.AddrAdd(loopback, &netlink.Addr{IPNet: parsed})
-}
-
-// single returns the network that has that one address.
-func single(address string) (*net.IPNet, error) {
-	return netlink.ParseIPNet(address + "/32")
+	return n.ip("address add %s/32 dev lo", address)
 }
 
 // Connect lays a cable between two hosts. They reach each other by the addresses of one and other.
 // Neither forwards packets for a third host.
 func Connect(one, other *Host) error {
-	index, err := one.cables()
-	if err != nil {
-		return err
-	}
-	attributes := netlink.NewLinkAttrs()
-	attributes.Name = fmt.Sprintf("cable%d", index)
-	farIndex, err := other.cables()
-	if err != nil {
-		return err
-	}
-	far := fmt.Sprintf("cable%d", farIndex)
-	if err := one.links.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: far, PeerNamespace: netlink.NsFd(other.handle)}); err != nil {
+	near, far := fmt.Sprint("cable", one.cables.Add(1)), fmt.Sprint("cable", other.cables.Add(1))
+	if err := one.ip("link add %s type veth peer name %s netns %s", near, far, other.path()); err != nil {
 		return fmt.Errorf("cannot connect %s with %s: %w", one.address, other.address, err)
 	}
-	return errors.Join(one.plug(attributes.Name, other), other.plug(far, one))
+	return errors.Join(one.plug(near, other), other.plug(far, one))
 }
 
-// cables returns how many devices the host has.
-func (n *namespace) cables() (int, error) {
-	links, err := n.links.LinkList()
-	return len(links), err
-}
-
-// plug makes the cable the way to the other host.
+// plug makes the cable the way to the other host. There is no router between them.
 func (h *Host) plug(cable string, other *Host) error {
-	link, err := h.links.LinkByName(cable)
-	if err != nil {
+	if err := h.ip("link set %s up", cable); err != nil {
 		return err
 	}
-	if err := h.links.LinkSetUp(link); err != nil {
-		return err
-	}
-	destination, err := single(other.address)
-	if err != nil {
-		return err
-	}
-	// There is no router between the hosts. The library has the constant on Linux only.
-	const direct netlink.Scope = 253
-	return h.links.RouteAdd(&netlink.Route{
-		LinkIndex: link.Attrs().Index, Scope: direct, Dst: destination, Src: net.ParseIP(h.address),
-	})
+	return h.ip("route add %s/32 dev %s scope link src %s", other.address, cable, h.address)
 }
 
 // Route sends packets for a subnet, such as "10.1.0.0/24", through a connected host. That host has
 // to forward them, see Forward.
 func (h *Host) Route(subnet string, through *Host) error {
-	destination, err := netlink.ParseIPNet(subnet)
-	if err != nil {
-		return err
-	}
-	return h.links.RouteAdd(&netlink.Route{Dst: destination, Gw: net.ParseIP(through.address), Src: net.ParseIP(h.address)})
+	return h.ip("route add %s via %s src %s", subnet, through.address, h.address)
 }
 
 // Forward makes the host forward packets for other hosts.
@@ -213,8 +166,7 @@ func (h *Host) Address() string { return h.address }
 
 // Command returns a command that runs on the host.
 func (n *namespace) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	enter := fmt.Sprintf("--net=/proc/%d/fd/%d", os.Getpid(), n.handle)
-	return exec.CommandContext(ctx, "nsenter", append([]string{enter, "--", name}, args...)...)
+	return exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + n.path(), "--", name}, args...)...)
 }
 
 // Listen listens on the host, as net.Listen does.
@@ -237,7 +189,7 @@ func (n *namespace) do(f func()) error {
 	go func() {
 		// Never unlocked, so that the thread ends with this goroutine.
 		runtime.LockOSThread()
-		err := netns.Set(n.handle)
+		err := enter(n.file)
 		if err == nil {
 			f()
 		}
