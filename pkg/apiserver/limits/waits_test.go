@@ -98,14 +98,15 @@ func TestWaits(t *testing.T) {
 						return
 					}
 				}
-				for range 2 { // What has ended counts no more.
+				for range 2 { // Responses that have ended count no more.
+					var all sync.WaitGroup
 					for range test.responses {
-						go respond("anna", test.parts, test.each)
+						all.Go(func() { respond("anna", test.parts, test.each) })
 					}
 					for range most {
-						go respond("berta", 1, 3*slowInAll)
+						all.Go(func() { respond("berta", 1, 3*slowInAll) })
 					}
-					time.Sleep(time.Hour)
+					all.Wait()
 				}
 				require.Equal(t, 2*test.ended, ended)
 				require.Empty(t, waits.accounts)

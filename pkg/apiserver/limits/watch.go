@@ -34,8 +34,9 @@ const (
 	// largeObject is from which size on single objects take memory of the budget. Smaller ones take
 	// less than a connection. Those of watch caches, which keep many, do from pastObject on.
 	largeObject, pastObject = 32 << 10, 4 << 10
-	// watchBytes is what a watch takes, without its events.
-	watchBytes = 96 << 10
+	// watchBytes is half of what a watch takes, without its events: an account may have half of all watches, and
+	// RequestMemory is half of the memory that there is.
+	watchBytes = 48 << 10
 	// eventFactor is how many times its size an object takes while an event is made of it and
 	// written. keptFactor is how many times its size the buffers of the library take afterwards,
 	// which it keeps until the watch ends.
@@ -51,7 +52,7 @@ const (
 	eventsAhead = 16
 )
 
-// watches are the parts of accounts in how many watches there may be.
+// watches bounds how many watches there are at once.
 type watches struct{ shares *Shares }
 
 func newWatches(bounds Bounds) watches {

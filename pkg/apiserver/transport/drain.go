@@ -288,7 +288,7 @@ type drainedConn struct {
 	leaving bool
 	// trusted is set by Trust.
 	trusted atomic.Bool
-	// verified is what Verified returns for a version.
+	// verified is the state with known certificates alone, as of the version.
 	verifying sync.Mutex
 	verified  *tls.ConnectionState
 	version   int64
