@@ -110,7 +110,7 @@ METRICS = $(if $(findstring external-etcd,$(OVERLAYS)),metrics-server)
 # The server's image is built twice: an upgrade needs two that differ in more than their names.
 .PHONY: test-nodes
 test-nodes: ## Does what the documentation says to operators on three nodes with containerd and kubelets, as root: OVERLAYS="standalone|sizes|ha|external-etcd|helm|crd-apiserver|types"
-	@hack/test-needs.sh root containerd runc iptables nft conntrack jq unshare nsenter /usr/lib/cni/ptp
+	@hack/test-needs.sh root containerd runc iptables nft conntrack jq unshare nsenter ip /usr/lib/cni/ptp
 	@$(MAKE) --no-print-directory binaries plugins $(addprefix $(BIN)/,$(NODE_BINARIES) $(MONITORING) $(METRICS))
 	@for image in pause etcd kube-scheduler rclone $(MONITORING) $(METRICS); do \
 		hack/build-image.sh $${image} _output/nodes/$${image}.tar; \

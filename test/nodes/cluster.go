@@ -96,7 +96,7 @@ func requireTools(t testing.TB) {
 	require.Zero(t, os.Geteuid(), "nodes need root: run the test as root")
 	for command, debianPackage := range map[string]string{
 		"containerd": "containerd", "ctr": "containerd", "runc": "runc", "iptables": "iptables", "nft": "nftables",
-		"conntrack": "conntrack", "unshare": "util-linux", "nsenter": "util-linux", filepath.Join(cniPlugins, "ptp"): "containernetworking-plugins",
+		"conntrack": "conntrack", "ip": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", filepath.Join(cniPlugins, "ptp"): "containernetworking-plugins",
 	} {
 		_, err := exec.LookPath(command)
 		require.NoError(t, err, "install Debian's package %s", debianPackage)

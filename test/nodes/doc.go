@@ -28,6 +28,6 @@ limitations under the License.
 // package network connect the hosts. Nothing is left when the test has ended.
 //
 // The package needs root, Linux, and the Debian packages containerd, runc,
-// containernetworking-plugins, iptables, nftables and conntrack. It has been run with cgroups of
-// version 1 only.
+// containernetworking-plugins, iproute2, iptables, nftables and conntrack. It has been run with
+// cgroups of version 1 only.
 package nodes
