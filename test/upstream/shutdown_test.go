@@ -249,11 +249,13 @@ func (c *closed) Close() error {
 //nolint:staticcheck // SA1019: kube-apiserver's client is that of the library.
 func TestGoAwayClosesBodies(t *testing.T) {
 	client, server := net.Pipe()
+	chosen := make(chan struct{})
 	go func() {
 		_, _ = io.CopyN(io.Discard, server, int64(len(http2.ClientPreface)))
 		go func() { _, _ = io.Copy(io.Discard, server) }()
 		framer := http2.NewFramer(server, nil)
 		_ = framer.WriteSettings()
+		<-chosen
 		_ = framer.WriteGoAway(1<<31-1, http2.ErrCodeNo, nil)
 	}()
 	conn, err := new(http2.Transport).NewClientConn(client)
@@ -264,6 +266,7 @@ func TestGoAwayClosesBodies(t *testing.T) {
 	if !conn.ReserveNewRequest() {
 		t.Fatal("the connection takes no request")
 	}
+	close(chosen)
 	for !conn.State().Closing {
 		time.Sleep(time.Millisecond)
 	}
