@@ -285,10 +285,11 @@ func TestWatchesOfAccounts(t *testing.T) {
 			}
 			last := make(chan int, 1)
 			go func() { last <- requests.Serve(handler, request(test.user)).Code }()
-			if test.want == http.StatusOK {
-				<-watched
-			} else {
-				require.Equal(t, test.want, <-last)
+			select {
+			case <-watched:
+				require.Equal(t, http.StatusOK, test.want, "It has begun.")
+			case code := <-last:
+				require.Equal(t, test.want, code)
 			}
 			close(end)
 			before.Wait()
