@@ -52,6 +52,6 @@ type Base struct {
 	// New makes the library's server from a complete config, which it does not change.
 	New func(*Config) (*genericapiserver.GenericAPIServer, error)
 	// Stores returns where and how the objects are stored, for tools. The config has only the
-	// parts that concern etcd, and the configuration of clients.
+	// parts that concern etcd, and the configuration of clients. The caller sets Encryption.
 	Stores func(context.Context, *Config) ([]keys.Objects, error)
 }

@@ -55,14 +55,18 @@ func (o CompletedOptions) Stores(ctx context.Context) ([]keys.Objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	var stores []keys.Objects
-	if stores, config.Etcd, err = o.storageConfig().Stores(&config.Generic.Config, config.Scheme, config.Codecs); err != nil || o.Base == nil {
+	stores, etcd, encryptionOf, err := o.storageConfig().Stores(&config.Generic.Config, config.Scheme, config.Codecs)
+	if err != nil || o.Base == nil {
 		return stores, err
 	}
+	config.Etcd = etcd
 	if config.Generic.ClientConfig, err = o.Kubeconfig(); err != nil {
 		return nil, err
 	}
 	others, err := o.Base.Stores(ctx, config)
+	for i := range others {
+		others[i].Encryption = encryptionOf(others[i].GroupResource)
+	}
 	return append(stores, others...), err
 }
 

@@ -35,7 +35,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/storage"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
@@ -74,7 +73,6 @@ func (o *Options) stores(ctx context.Context, config *apiserver.Config) ([]keys.
 		// As in kube-apiserver, reading an object prunes the fields that no version has.
 		store.Codec, store.Strict = options.StorageConfig.Codec, options.StorageConfig.Codec
 		store.Transformer = options.StorageConfig.Transformer
-		store.Encryption = storage.EncryptionOf(store.Transformer)
 		if store.Validate, err = validation(&definition); err != nil {
 			return nil, fmt.Errorf("the schema of %s: %w", definition.Name, err)
 		}

@@ -39,18 +39,15 @@ type checksummed struct {
 // TransformerForResource returns a transformer that adds and verifies the checksums of a
 // resource's objects.
 func (c checksummed) TransformerForResource(resource schema.GroupResource) value.Transformer {
-	if c.encryption == nil {
-		return checksumTransformer{identity.NewEncryptCheckTransformer(), c.write}
-	}
-	return checksumTransformer{c.encryption.TransformerForResource(resource), c.write}
+	return checksumTransformer{c.encryptionOf(resource), c.write}
 }
 
-// EncryptionOf returns a store's transformer without the checksum.
-func EncryptionOf(transformer value.Transformer) value.Transformer {
-	if summed, ok := transformer.(checksumTransformer); ok {
-		return summed.Transformer
+// encryptionOf returns a resource's transformer without the checksum.
+func (c checksummed) encryptionOf(resource schema.GroupResource) value.Transformer {
+	if c.encryption == nil {
+		return identity.NewEncryptCheckTransformer()
 	}
-	return transformer
+	return c.encryption.TransformerForResource(resource)
 }
 
 type checksumTransformer struct {

@@ -168,7 +168,7 @@ func (o Config) ApplyTo(config *genericapiserver.Config, scheme *runtime.Scheme,
 	// Upstream fault 48.
 	options.StorageConfig.Transport.TracerProvider = config.TracerProvider
 	livez := config.LivezChecks
-	if _, err := o.applyStored(&options, config, scheme, codecs); err != nil {
+	if _, _, err := o.applyStored(&options, config, scheme, codecs); err != nil {
 		return nil, err
 	}
 	remote := options.StorageConfig.Transport
@@ -202,18 +202,19 @@ func (o Config) ApplyTo(config *genericapiserver.Config, scheme *runtime.Scheme,
 }
 
 // applyStored configures the place, codec, encryption and checksums of each stored resource.
-func (o Config) applyStored(options *genericoptions.EtcdOptions, config *genericapiserver.Config, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*serverstorage.DefaultStorageFactory, error) {
+func (o Config) applyStored(options *genericoptions.EtcdOptions, config *genericapiserver.Config, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*serverstorage.DefaultStorageFactory, checksummed, error) {
 	factory, err := o.storageFactory(options, scheme, codecs)
 	if err != nil {
-		return nil, err
+		return nil, checksummed{}, err
 	}
 	if err := options.ApplyWithStorageFactoryTo(factory, config); err != nil {
-		return nil, fmt.Errorf("--encryption-provider-config, or another flag of etcd: %w", err)
+		return nil, checksummed{}, fmt.Errorf("--encryption-provider-config, or another flag of etcd: %w", err)
 	}
 	// The getter of the options knows of no checksums.
-	config.ResourceTransformers = checksummed{config.ResourceTransformers, o.Embedded}
-	config.RESTOptionsGetter = options.CreateRESTOptionsGetter(factory, config.ResourceTransformers)
-	return factory, nil
+	transformers := checksummed{config.ResourceTransformers, o.Embedded}
+	config.ResourceTransformers = transformers
+	config.RESTOptionsGetter = options.CreateRESTOptionsGetter(factory, transformers)
+	return factory, transformers, nil
 }
 
 // storageFactory returns where and how each resource is stored.

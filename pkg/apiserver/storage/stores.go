@@ -27,18 +27,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage/value"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
-// Stores returns where and how each resource of the groups in Go is stored. In config, it sets only
-// the parts that concern etcd.
-func (o Config) Stores(config *genericapiserver.Config, scheme *runtime.Scheme, codecs serializer.CodecFactory) ([]keys.Objects, *genericoptions.EtcdOptions, error) {
+// Stores returns where and how each resource of the groups in Go is stored, and the encryption of any
+// resource. In config, it sets only the parts that concern etcd.
+func (o Config) Stores(config *genericapiserver.Config, scheme *runtime.Scheme, codecs serializer.CodecFactory) ([]keys.Objects, *genericoptions.EtcdOptions, func(schema.GroupResource) value.Transformer, error) {
 	options := *o.Etcd
 	options.SkipHealthEndpoints = true
-	factory, err := o.applyStored(&options, config, scheme, codecs)
+	factory, transformers, err := o.applyStored(&options, config, scheme, codecs)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	strict := serializer.NewCodecFactory(scheme, serializer.EnableStrict)
 	var stores []keys.Objects
@@ -55,7 +56,7 @@ func (o Config) Stores(config *genericapiserver.Config, scheme *runtime.Scheme, 
 			}
 			kinds, _, err := scheme.ObjectKinds(described.New())
 			if err != nil {
-				return nil, nil, err
+				return nil, nil, nil, err
 			}
 			store.Kind = kinds[0].Kind
 			for _, version := range scheme.PrioritizedVersionsForGroup(group.Name) {
@@ -65,7 +66,7 @@ func (o Config) Stores(config *genericapiserver.Config, scheme *runtime.Scheme, 
 			}
 			rest, err := config.RESTOptionsGetter.GetRESTOptions(store.GroupResource, described.New())
 			if err != nil {
-				return nil, nil, err
+				return nil, nil, nil, err
 			}
 			store.Prefix = path.Join("/", rest.StorageConfig.Prefix, rest.ResourcePrefix) + "/"
 			if servers := rest.StorageConfig.Transport.ServerList; !slices.Equal(servers, options.StorageConfig.Transport.ServerList) {
@@ -74,7 +75,7 @@ func (o Config) Stores(config *genericapiserver.Config, scheme *runtime.Scheme, 
 			store.Codec = rest.StorageConfig.Codec
 			version, err := factory.ResourceEncodingConfig.StorageEncodingFor(store.GroupResource)
 			if err != nil {
-				return nil, nil, err
+				return nil, nil, nil, err
 			}
 			store.StorageVersion = version.Version
 			store.Convert = func(object runtime.Object, version string) error {
@@ -87,9 +88,9 @@ func (o Config) Stores(config *genericapiserver.Config, scheme *runtime.Scheme, 
 				}
 			}
 			store.Transformer = rest.StorageConfig.Transformer
-			store.Encryption = EncryptionOf(store.Transformer)
+			store.Encryption = transformers.encryptionOf(store.GroupResource)
 			stores = append(stores, store)
 		}
 	}
-	return stores, &options, nil
+	return stores, &options, transformers.encryptionOf, nil
 }
