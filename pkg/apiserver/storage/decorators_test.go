@@ -17,67 +17,86 @@ limitations under the License.
 package storage
 
 import (
-	"go/ast"
 	"go/parser"
 	"go/token"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/apis/example"
+	examplev1 "k8s.io/apiserver/pkg/apis/example/v1"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+	registrytesting "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing"
 )
 
-// The package comment lists the decorators that are built, in the order of an object.
+// The package comment lists the decorators of a storage, in the order of an object.
 func TestDecoratorsAreListed(t *testing.T) {
-	var built []string
-	for _, from := range [][2]string{
-		{"../../registry/errors.go", "GetRESTOptions"},
-		{"watchcache.go", "decorate"},
-		{"watchcache.go", "cacher"},
-		{"references.go", "make"},
-		{"checksum.go", "TransformerForResource"},
-	} {
-		found := decorators(t, from[0], from[1])
-		require.NotEmpty(t, found, "%s in %s", from[1], from[0])
-		built = append(built, found...)
-	}
 	doc, err := parser.ParseFile(token.NewFileSet(), "doc.go", nil, parser.ParseComments)
 	require.NoError(t, err)
 	var listed []string
 	for _, match := range regexp.MustCompile(`(?m)^ {2}- (\w+) `).FindAllStringSubmatch(doc.Doc.Text(), -1) {
 		listed = append(listed, match[1])
 	}
-	require.Equal(t, listed, built)
+	etcd := registrytesting.StartEtcd(t)
+	require.Equal(t, listed, decoratorsOf(newPods(t, etcd.Endpoint(), true)))
+
+	listed = slices.DeleteFunc(listed, func(name string) bool { return name == "Cacher" || name == "historicStorage" })
+	require.Equal(t, listed, decoratorsOf(newPods(t, etcd.Endpoint(), false)), "without a watch cache")
 }
 
-// decorators returns the decorators that a function makes, the last one first, and the library's Cacher where it makes
-// one.
-func decorators(t *testing.T, file, function string) (made []string) {
+// newPods returns the storage that a kind of a server has, for a kind of the library's tests.
+func newPods(t *testing.T, endpoint string, cached bool) storage.Interface {
 	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	require.NoError(t, example.AddToScheme(scheme))
+	require.NoError(t, examplev1.AddToScheme(scheme))
+	codecs := serializer.NewCodecFactory(scheme)
+	options := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/registry", nil))
+	options.StorageConfig.Transport.ServerList = []string{endpoint}
+	options.EnableWatchCache = cached
+	config := genericapiserver.NewConfig(codecs)
+	s, err := Config{Etcd: options, Embedded: true, Transactions: true}.ApplyTo(config, scheme, codecs)
 	require.NoError(t, err)
-	for _, declaration := range parsed.Decls {
-		declared, ok := declaration.(*ast.FuncDecl)
-		if !ok || declared.Name.Name != function {
-			continue
+	t.Cleanup(func() { _ = s.Close() })
+	pods, err := registry.StatusErrors(config.RESTOptionsGetter).GetRESTOptions(example.Resource("pods"), &example.Pod{})
+	require.NoError(t, err)
+	stored, destroy, err := pods.Decorator(pods.StorageConfig, "/pods/", func(object runtime.Object) (string, error) { return storage.NamespaceKeyFunc("/pods/", object) },
+		func() runtime.Object { return &example.Pod{} }, func() runtime.Object { return &example.PodList{} }, storage.DefaultNamespaceScopedAttr, nil, nil)
+	require.NoError(t, err)
+	t.Cleanup(destroy)
+	return stored
+}
+
+// decoratorsOf walks from a storage to its transformer. Of the library's types, it returns only the Cacher.
+func decoratorsOf(stored storage.Interface) (built []string) {
+	for layer := reflect.ValueOf(stored); layer.IsValid(); {
+		for layer.Kind() == reflect.Interface || layer.Kind() == reflect.Pointer {
+			layer = layer.Elem()
 		}
-		ast.Inspect(declared.Body, func(node ast.Node) bool {
-			switch node := node.(type) {
-			case *ast.CompositeLit:
-				if of, ok := node.Type.(*ast.Ident); ok && regexp.MustCompile(`(Storage|Cache|Transformer)$`).MatchString(of.Name) {
-					made = append(made, of.Name)
-				}
-			case *ast.SelectorExpr:
-				if name, ok := strings.CutSuffix(node.Sel.Name, "FromConfig"); ok {
-					made = append(made, strings.TrimPrefix(name, "New"))
-				}
+		if own := strings.HasPrefix(layer.Type().PkgPath(), "restaurant.programming-kubernetes.info/"); own || layer.Type() == reflect.TypeFor[cacher.Cacher]() {
+			built = append(built, layer.Type().Name())
+		}
+		outer := layer
+		layer = reflect.Value{}
+		for _, inner := range []string{"Interface", "cacher", "storage", "transformer", "Transformer"} {
+			if !layer.IsValid() && outer.Kind() == reflect.Struct {
+				layer = outer.FieldByName(inner)
 			}
-			return true
-		})
+		}
 	}
-	if function == "decorate" {
-		slices.Reverse(made) // Each wraps those before.
-	}
-	return slices.Compact(made)
+	return built
 }

@@ -16,7 +16,8 @@ limitations under the License.
 
 // Package storage stores the objects of a server in etcd.
 //
-// An object passes these decorators on its way to etcd:
+// An object passes these decorators on its way to etcd. All but two are built by decorator, one per
+// line. Package registry adds the first, and the configuration of etcd has the last.
 //
 //   - statusErrorStorage of package registry explains the errors of etcd to clients.
 //   - boundedStorage charges lists and large objects to the budget of the request.

@@ -33,18 +33,18 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/references"
 )
 
-// rawStorage makes the library's storage in etcd, whose writes have the conditions of
-// references. A resource in an etcd of its own has no such conditions, since a transaction
-// has one etcd. The zero value makes the library's storage alone.
+// rawStorage makes the library's storage in etcd, and a writer whose transactions have the
+// conditions of references. A resource in an etcd of its own has no such conditions, since a
+// transaction has one etcd. Without conditions, the library's storage is also the writer.
 type rawStorage struct {
 	references *references.References
 	servers    []string
 }
 
-func (r rawStorage) make(config *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, prefix string) (storage.Interface, factory.DestroyFunc, error) {
+func (r rawStorage) make(config *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, prefix string) (storage.Interface, storage.Interface, factory.DestroyFunc, error) {
 	library, destroy, err := generic.NewRawStorage(config, newObject, newList, prefix)
 	if err != nil || !slices.Equal(config.Transport.ServerList, r.servers) {
-		return library, destroy, err
+		return library, library, destroy, err
 	}
 	transformer := config.Transformer
 	versioner := storage.APIObjectVersioner{}
@@ -58,9 +58,9 @@ func (r rawStorage) make(config *storagebackend.ConfigForResource, newObject, ne
 		transformer, config.LeaseManagerConfig, decoder, versioner)
 	if err != nil {
 		destroy()
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return &writingStorage{library, writer}, sync.OnceFunc(func() {
+	return library, writer, sync.OnceFunc(func() {
 		writer.Close()
 		destroy()
 	}), nil

@@ -71,62 +71,76 @@ func (h watchHistory) GetRESTOptions(resource schema.GroupResource, example runt
 	if err != nil {
 		return options, err
 	}
-	options.Decorator = h.uncached
+	options.Decorator = h.decorator(uncached)
 	sizes, err := genericoptions.ParseWatchCacheSizes(h.etcd.WatchCacheSizes)
 	if size, ok := sizes[resource]; h.etcd.EnableWatchCache && err == nil && (!ok || size > 0) {
-		options.Decorator = h.cacher
+		options.Decorator = h.decorator(cached)
 	}
 	return options, err
 }
 
-// uncached is the library's UndecoratedStorage.
-func (h watchHistory) uncached(config *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error), newObject, newList func() runtime.Object, _ storage.AttrFunc, _ storage.IndexerFuncs, _ *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
-	etcd, destroy, err := h.raw.make(config, newObject, newList, prefix)
-	return h.decorate(etcd, nil, nil, new(limits.LargestObject), config.GroupResource.Group), destroy, err
+// decorator is the library's StorageWithCacher with all decorators, from etcd outwards. The package
+// comment lists them in the order of an object's way to etcd.
+func (h watchHistory) decorator(newCache func(cacher.Config, storage.Interface) (cacheLayer, error)) generic.StorageDecorator {
+	return func(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
+		library, writer, destroy, err := h.raw.make(config, newObject, newList, prefix)
+		if err != nil {
+			return nil, func() {}, err
+		}
+		cacheConfig := cacher.Config{
+			Versioner:           storage.APIObjectVersioner{},
+			GroupResource:       config.GroupResource,
+			EventsHistoryWindow: config.EventsHistoryWindow,
+			ResourcePrefix:      prefix,
+			KeyFunc:             key,
+			NewFunc:             newObject,
+			NewListFunc:         newList,
+			GetAttrsFunc:        attributes,
+			IndexerFuncs:        trigger,
+			Indexers:            indexers,
+			Codec:               config.Codec,
+		}
+		large := new(limits.LargestObject)
+
+		writing := &writingStorage{library, writer}                              // Writes have the conditions of references.
+		cacheConfig.Storage = &historicStorage{Interface: writing, large: large} // Only the cache begins with the past.
+		layer, err := newCache(cacheConfig, writing)                             // The Cacher reads its past, and etcd for all else.
+		if err != nil {
+			destroy()
+			return nil, func() {}, err
+		}
+		moved := &movedStorage{layer.Interface, h.history, config.GroupResource.Group}                             // Also ends watches of the cache.
+		awaited := &awaitedCache{moved, layer.wait, time.Now().Add(fillTimeout)}                                   // A new cache refuses lists and watches.
+		bounded := &boundedStorage{Interface: awaited, newObject: layer.newObject, large: large, writes: h.writes} // Charges for the results of all others.
+		return bounded, sync.OnceFunc(func() {
+			layer.stop()
+			destroy()
+		}), nil
+	}
 }
 
-// cacher is the library's StorageWithCacher, but for the storage that the cache reads.
-func (h watchHistory) cacher(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
-	etcd, destroy, err := h.raw.make(config, newObject, newList, prefix)
+// cacheLayer is a watch cache, or etcd itself for a resource without one.
+type cacheLayer struct {
+	storage.Interface
+	newObject func() runtime.Object // Nil without a cache.
+	wait      func(context.Context) error
+	stop      func()
+}
+
+func cached(config cacher.Config, etcd storage.Interface) (cacheLayer, error) {
+	watchCache, err := cacher.NewCacherFromConfig(config)
 	if err != nil {
-		return nil, func() {}, err
-	}
-	large := new(limits.LargestObject)
-	watchCache, err := cacher.NewCacherFromConfig(cacher.Config{
-		Storage:             &historicStorage{Interface: etcd, large: large},
-		Versioner:           storage.APIObjectVersioner{},
-		GroupResource:       config.GroupResource,
-		EventsHistoryWindow: config.EventsHistoryWindow,
-		ResourcePrefix:      prefix,
-		KeyFunc:             key,
-		NewFunc:             newObject,
-		NewListFunc:         newList,
-		GetAttrsFunc:        attributes,
-		IndexerFuncs:        trigger,
-		Indexers:            indexers,
-		Codec:               config.Codec,
-	})
-	if err != nil {
-		destroy()
-		return nil, func() {}, err
+		return cacheLayer{}, err
 	}
 	delegator := cacher.NewCacheDelegator(watchCache, etcd)
-	return h.decorate(delegator, watchCache.Wait, newObject, large, config.GroupResource.Group), sync.OnceFunc(func() {
+	return cacheLayer{delegator, config.NewFunc, watchCache.Wait, func() {
 		delegator.Stop()
 		watchCache.Stop()
-		destroy()
-	}), nil
+	}}, nil
 }
 
-// decorate wraps a watch cache, or etcd itself if there is none to wait for. The package comment
-// lists the decorators in the order of an object's way to etcd.
-func (h watchHistory) decorate(inner storage.Interface, wait func(context.Context) error, newObject func() runtime.Object, large *limits.LargestObject, group string) storage.Interface {
-	inner = &movedStorage{inner, h.history, group}
-	if wait != nil {
-		inner = &awaitedCache{inner, wait, time.Now().Add(fillTimeout)}
-	}
-	inner = &boundedStorage{Interface: inner, newObject: newObject, large: large, writes: h.writes}
-	return inner
+func uncached(_ cacher.Config, etcd storage.Interface) (cacheLayer, error) {
+	return cacheLayer{etcd, nil, func(context.Context) error { return nil }, func() {}}, nil
 }
 
 // fillTimeout bounds the wait for a new cache.
