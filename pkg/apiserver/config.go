@@ -355,20 +355,20 @@ func (c *Config) newRuntimes() (initializers []genericadmission.PluginInitialize
 func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
 	codecs, longRunning := config.Serializer, config.LongRunningFunc
 	handler = c.storage.WithReferences(handler)
-	handler = filters.WithCurrentOpenAPI(handler)
-	handler = c.streams.WithShutdown(handler, config)
-	handler = filters.WithoutProtobuf(handler, c.withoutMessages)
-	handler = filters.WithBodyBounds(handler, codecs, longRunning, c.Bounds, config.MaxRequestBodyBytes)
-	handler = limits.WithClientsThatWait(handler) // Ends the count of WithInFlightLimit.
+	handler = filters.WithCurrentOpenAPI(handler)                                                        // Redirects do not pass kube-apiserver.
+	handler = c.streams.WithShutdown(handler, config)                                                    // The library does not end WebSockets.
+	handler = filters.WithoutProtobuf(handler, c.withoutMessages)                                        // The library would answer 406 after a write.
+	handler = filters.WithBodyBounds(handler, codecs, longRunning, c.Bounds, config.MaxRequestBodyBytes) // Behind authorization: only writers send bodies.
+	handler = limits.WithClientsThatWait(handler)                                                        // Ends the count of WithInFlightLimit.
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
-	handler = limits.WithInFlightLimit(handler, codecs, config.RequestInfoResolver, longRunning, c.frontProxy.Sends, c.Bounds)
-	handler = filters.WithRetryableErrors(handler, codecs)    // Around the refusals of the two before.
-	handler = limits.WithResponseDeadlines(handler, c.Bounds) // Refusals have seats, too.
+	handler = limits.WithInFlightLimit(handler, codecs, config.RequestInfoResolver, longRunning, c.frontProxy.Sends, c.Bounds) // Outside the library, which forgets reset streams.
+	handler = filters.WithRetryableErrors(handler, codecs)                                                                     // Rewrites refusals of the handlers inside.
+	handler = limits.WithResponseDeadlines(handler, c.Bounds)                                                                  // Also for refusals by the library.
 	handler = filters.WithBodyDeadline(handler, config.RequestTimeout)
-	handler = filters.WithDirectClients(handler, codecs, c.frontProxy.Sends)
-	handler = transport.WithKnownCertificates(handler, config.SecureServing.ClientCA) // Before anything verifies them.
-	handler = filters.WithRequestBounds(handler, codecs, c.Bounds)
-	handler = c.drain.Handler(handler) // Counts all requests.
+	handler = filters.WithDirectClients(handler, codecs, c.frontProxy.Sends)          // Before the library reviews impersonation.
+	handler = transport.WithKnownCertificates(handler, config.SecureServing.ClientCA) // Before the library verifies them.
+	handler = filters.WithRequestBounds(handler, codecs, c.Bounds)                    // Before authentication.
+	handler = c.drain.Handler(handler)
 	handler = cluster.WithServerHeader(handler, c.Name)
 	return handler
 }
