@@ -25,8 +25,10 @@ limitations under the License.
 // When a definition with objects is deleted in the cluster, its copy stays, and the
 // objects are still served. Uninstalling a chart must not destroy them.
 //
+// # A request
+//
 // Behind the handlers of package apiserver, a request passes these:
 //
-//   - inside serves the copies of the definitions to the server itself.
-//   - withoutProtobuf refuses custom resources in protobuf.
+//   - inside answers the server's own requests for copies of definitions.
+//   - withoutProtobuf refuses custom resources in protobuf, since the library's decoder would panic.
 package crdserver
