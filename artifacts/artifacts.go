@@ -27,9 +27,9 @@ import (
 //go:embed deploy
 var Deploy embed.FS
 
-// Restaurant are the files and directories in deploy that are of no use to another API server:
-// what its kinds and versions make different, and components for those who install manifests
-// that are not theirs to edit, or as an example. The kit leaves them out.
+// Restaurant are the files and directories in deploy that are of no use to another API server.
+// They depend on the kinds and versions of the restaurant, are examples, or serve people that
+// install manifests of others. The kit leaves them out.
 func Restaurant() []string {
 	return []string{
 		"base/apiservices.yaml",

@@ -342,7 +342,7 @@ func (e *examination) readsParameters(ctx context.Context, kind admissionregistr
 		})
 	}
 	if i < 0 {
-		return &problem{fmt.Sprintf("the cluster has no %s of %s, of which its parameters are", kind.Kind, kind.APIVersion), "correct its paramKind, or install what has that kind", ""}
+		return &problem{fmt.Sprintf("its parameters are of the kind %s of %s, which the cluster does not have", kind.Kind, kind.APIVersion), "correct its paramKind, or install what has that kind", ""}
 	}
 	for _, verb := range []string{"list", "watch"} {
 		permission := cluster.Permission{Verb: verb, Resource: schema.GroupResource{Group: version.Group, Resource: resources.APIResources[i].Name}}

@@ -235,7 +235,7 @@ func (found behind) notReady(b backend) error {
 			command = fmt.Sprintf("kubectl logs %s --namespace=%s --container=%s --previous", pod.Name, b.namespace, container.Name)
 		}
 	}
-	return &problem{fmt.Sprintf("none of the pods of %s is ready, of which there are %d%s", b, len(found.pods), why), "see their events and logs", command}
+	return &problem{fmt.Sprintf("none of the %d pods of %s is ready%s", len(found.pods), b, why), "see their events and logs", command}
 }
 
 // service returns a Service, or nil if there is none. It lists, since the server itself may do so.

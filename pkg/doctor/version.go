@@ -121,7 +121,7 @@ func (e *examination) checkAuthenticationConfig(ctx context.Context) ([]Finding,
 	const flags, show = "start kube-apiserver with --requestheader-client-ca-file, --requestheader-allowed-names and --proxy-client-cert-file", "kubectl get configmap " + authenticationConfig + " --namespace=kube-system --output=yaml"
 	config, err := e.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationConfig, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return []Finding{failure("there is no ConfigMap "+authenticationConfig+", by which servers know kube-apiserver", "see the log of kube-apiserver, which writes it").by(show)}, nil
+		return []Finding{failure("there is no ConfigMap "+authenticationConfig+", and servers know kube-apiserver by it", "see the log of kube-apiserver, which writes it").by(show)}, nil
 	}
 	if err != nil {
 		return nil, unreadable{"the request-header configuration", err}

@@ -96,7 +96,7 @@ func (w *writer) findServer(groups []apiGroup) (apiGroup, error) {
 			return group, nil
 		}
 	}
-	return apiGroup{}, fmt.Errorf("%s has no label %s/aggregate-to-policy-parameters, by which the kit sees that the server is named after that group, nor that of another one", name, groups[0].Group)
+	return apiGroup{}, fmt.Errorf("%s has no label GROUP/aggregate-to-policy-parameters with a group of this module: the server is named after that group", name)
 }
 
 // CreateGroup adds a group to a module. Like the one that Init writes, it has no kinds yet: the

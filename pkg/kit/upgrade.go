@@ -171,7 +171,7 @@ func (w *writer) ahead(ctx context.Context) (todo []string, err error) {
 		// Others, such as k8s.io/utils, are not released with Kubernetes.
 		if strings.HasPrefix(required.Path, "k8s.io/") && strings.HasPrefix(required.Version, "v0.") && !strings.Contains(required.Version, "-") &&
 			!strings.Contains(selected, required.Path+" "+required.Version+"\n") {
-			todo = append(todo, fmt.Sprintf("go.mod asks for another version of %s than %s, for which the library is made: go get %[1]s@%[2]s", required.Path, required.Version))
+			todo = append(todo, fmt.Sprintf("go.mod asks for another version of %s than the library's, which is %s: go get %[1]s@%[2]s", required.Path, required.Version))
 		}
 	}
 	return todo, nil

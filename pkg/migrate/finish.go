@@ -244,7 +244,7 @@ func (s *session) finishDefined(ctx context.Context) error {
 		}
 		for key, before := range found {
 			if err := copies.write(ctx, move, key, &before, nil); err != nil {
-				return fmt.Errorf("deleting kube-apiserver's copy of %s %s, which does no harm if it stays; give --kube-etcd-servers, by which no webhook or policy can refuse it: %w", move.GroupResource, key, err)
+				return fmt.Errorf("deleting kube-apiserver's copy of %s %s, which does no harm if it stays; give --kube-etcd-servers, since webhooks and policies can't refuse it then: %w", move.GroupResource, key, err)
 			}
 		}
 		s.progress("kube-apiserver has no %s of its own", move.GroupResource)

@@ -209,7 +209,7 @@ func (s *session) copyAllObjects(ctx context.Context, moves []move, to target) e
 			if err != nil {
 				return err
 			}
-			s.progress("%d %s, of which %d were copied and %d deleted", found.objects, move.GroupResource, found.written, found.deleted)
+			s.progress("%d %s: %d copied, %d deleted", found.objects, move.GroupResource, found.written, found.deleted)
 			differed += found.changes()
 			positions[move.Resource] = positionAfter(found, followed)
 		}

@@ -648,7 +648,7 @@ func (p *plan) checkObjectsBack(ctx context.Context, state State) error {
 		case p.config.KubeEtcd != nil || len(created) == 0:
 			p.notice(ObjectsMove, "", "%d %s would move back, with their UIDs", count, move.GroupResource)
 		default:
-			p.notice(NewUIDs, "give --kube-etcd-servers to keep their UIDs", "%d %s would move back, of which %d get another UID, since they were created after the others had moved, and the garbage collector deletes what they own: %v", count, move.GroupResource, len(created), created)
+			p.notice(NewUIDs, "give --kube-etcd-servers to keep their UIDs", "%d %s would move back, and %d of them get another UID, since they were created after the others had moved: the garbage collector deletes what they own: %v", count, move.GroupResource, len(created), created)
 		}
 		if large.total == 0 {
 			continue

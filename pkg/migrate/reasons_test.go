@@ -419,7 +419,7 @@ var findings = map[Reason]struct {
 			s.registered()
 			s.object = strings.Replace(s.object, "2026-01", "2026-03", 1)
 		},
-		want: "notice 1 things.example.com would move back, of which 1 get another UID, since they were created after the others had moved, and the garbage collector deletes what they own: [default/one]",
+		want: "notice 1 things.example.com would move back, and 1 of them get another UID, since they were created after the others had moved: the garbage collector deletes what they own: [default/one]",
 	},
 	NotEnded: {finish: true,
 		change: func(s *scene) { s.etcd["/state"] = `{"phase": "Switching"}` },

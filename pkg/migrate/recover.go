@@ -54,7 +54,7 @@ func (m *Migration) live(ctx context.Context) (clientv3.LeaseID, error) {
 }
 
 // Abandoned tells whether a migration keeps clients from writing although its process has ended.
-// stateKey is the key of the migration's state in the server's etcd.
+// The key is that of the migration's state in the server's etcd.
 func Abandoned(ctx context.Context, etcd *clientv3.Client, stateKey string) (bool, error) {
 	_, abandoned, err := (&Migration{config: Config{Etcd: etcd, StateKey: stateKey}}).abandoned(ctx)
 	return abandoned, err

@@ -63,9 +63,9 @@ type sort struct {
 	prepare, send func(ctx context.Context, n int) error
 }
 
-// measureAdmission returns how long one client waits for an answer if it talks to a
-// server without the restaurant's admission plugins, to one with them, and to the
-// latter with a webhook on this machine.
+// measureAdmission returns how long one client waits for answers of three servers.
+// One is without the restaurant's admission plugins, one has them, and one has a
+// webhook on this machine besides.
 func measureAdmission(ctx context.Context, cp *controlplane.ControlPlane, config controlplane.ServerConfig, requests int) (_ []figure, err error) {
 	// Controllers would go on working after the answer.
 	config.Flags = append(slices.Clone(config.Flags), "--run-controllers=false")

@@ -14,12 +14,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command bench measures this repository's server, as "make bench": what memory
-// it takes when it has nothing to do, how long it takes to start, how long admission
-// makes a client wait, how many pizzas it creates of what its etcd could store, and how long
-// the pricing controller takes. It prints the figures beside the goals, with all that is
-// needed to measure them again, and judges nothing. Arguments after "--" are flags for the
-// server, to see what difference they make.
+// Command bench measures this repository's server, as "make bench". It measures the memory
+// of an idle server, how long it takes to start, and how long admission makes a client wait.
+// It also measures how many pizzas it creates of what its etcd could store, and how long the
+// pricing controller takes. It prints the figures beside the goals, with all that is needed
+// to measure them again, and judges nothing. Arguments after "--" are flags for the server,
+// to see what difference they make.
 package main
 
 import (

@@ -37,8 +37,8 @@ const (
 	rounds = 5
 )
 
-// measureThroughput returns how many pizzas clients create in a second that talk to the server
-// directly, and how many values of that size they put into the same etcd without a server.
+// measureThroughput returns how many pizzas clients create in a second at the server itself.
+// It also returns how many values of that size they put into the same etcd without a server.
 func measureThroughput(ctx context.Context, cp *controlplane.ControlPlane, config controlplane.ServerConfig, requests int) (_ []figure, err error) {
 	config.Etcd = "etcd"
 	// Controllers would go on working after the answer.

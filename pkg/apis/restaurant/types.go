@@ -36,8 +36,8 @@ const (
 	// MaxTrackSeconds is how long a pizza can be followed.
 	MaxTrackSeconds = 3600
 	// DefaultTrackSeconds is how long a pizza is followed unless a client says
-	// otherwise: a little less than kube-apiserver lets a request take that it does
-	// not know to be a long one.
+	// otherwise. kube-apiserver lets a request take a little more if it does not
+	// know that it is a long one.
 	DefaultTrackSeconds = 50
 	// MaxPizzaCost is the highest cost of a pizza that follows from the other
 	// limits.
@@ -46,7 +46,7 @@ const (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// Pizza is a pizza on the menu, of which the kitchen keeps a number baked.
+// Pizza is a pizza on the menu, and the kitchen keeps a number of it baked.
 type Pizza struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta

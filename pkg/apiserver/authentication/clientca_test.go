@@ -21,6 +21,7 @@ import (
 	"crypto/x509"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -45,20 +46,18 @@ func TestPrimedCA(t *testing.T) {
 		"others beside": {[]*x509.Certificate{front, users}, []*x509.Certificate{front, other}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			source := &slowCA{read: test.read}
-			serving := &genericapiserver.SecureServingInfo{ClientCA: source}
-			AwaitClientCAs(serving, test.want)
-			primed := serving.ClientCA.(dynamiccertificates.ControllerRunner)
+			synctest.Test(t, func(t *testing.T) {
+				source := &slowCA{read: test.read}
+				serving := &genericapiserver.SecureServingInfo{ClientCA: source}
+				AwaitClientCAs(serving, test.want)
+				primed := serving.ClientCA.(dynamiccertificates.ControllerRunner)
 
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			defer cancel()
-			if test.complete {
-				ctx = t.Context()
-			}
-			err := primed.RunOnce(ctx)
-			require.Equal(t, test.complete, err == nil, "got error %v", err)
-			primed.Run(t.Context(), 1)
-			require.LessOrEqual(t, source.runs.Load(), int32(1), "the source was run more than once")
+				err := primed.RunOnce(t.Context())
+				require.Equal(t, test.complete, err == nil, "got error %v", err)
+				primed.Run(t.Context(), 1)
+				require.LessOrEqual(t, source.runs.Load(), int32(1), "the source was run more than once")
+				time.Sleep(sourceTime)
+			})
 		})
 	}
 }
@@ -69,6 +68,9 @@ func TestPrimeWithoutServing(t *testing.T) {
 	AwaitClientCAs(&serving, nil)
 	require.Nil(t, serving.ClientCA, "a server that knows no clients by certificate")
 }
+
+// sourceTime is how long the source needs to read its certificates.
+const sourceTime = primeTimeout / 2
 
 // slowCA has its certificates some time after it is run.
 type slowCA struct {
@@ -82,7 +84,7 @@ func (*slowCA) RunOnce(context.Context) error { return nil }
 
 func (s *slowCA) Run(context.Context, int) {
 	s.runs.Add(1)
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(sourceTime)
 	bundle, _ := certutil.EncodeCertificates(s.read...)
 	s.content.Store(&bundle)
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Bounds are what a request may cost: each is checked before the cost is paid, and
-// what exceeds one is refused with a metav1.Status. docs/bounds.md has them as a table.
+// Bounds are what a request may cost. Each is checked before the cost is paid, and what
+// exceeds one is refused with a metav1.Status. docs/bounds.md has them as a table.
 type Bounds struct {
 	// PathBytes is how long a path may be, unescaped.
 	PathBytes int
@@ -44,25 +44,25 @@ type Bounds struct {
 	// request is allowed is kept in a cache of 8192 answers.
 	ReviewBytes int
 
-	// BodyElements is how many elements all lists and objects of a body may have
-	// together. To tell who owns which field, the library inserts the keys of each into
-	// a sorted list, one by one: 200 000 labels kept a processor busy for half a minute. Errors of
-	// custom resources are compared with each other.
-	// Upstream fault 3.
+	// BodyElements is how many elements all lists and objects of a body may have together. To tell
+	// owners of fields, the library inserts the keys of each into a sorted list, one by one. 200
+	// 000 labels kept a processor busy for half a minute. Errors of custom resources are compared
+	// with each other. Upstream fault 3.
 	// Upstream fault 85.
 	BodyElements int
 	// PatchDepth is how deep objects and lists of a patch may be nested. A patch
 	// library reads a patch again on every level, so that the cost of a deep one
-	// grows with the square of its size; no kind's schema comes near a hundred.
+	// grows with the square of its size. No kind's schema comes near a hundred.
 	// Upstream fault 1.
 	PatchDepth int
 	// PatchListElements is how many elements a list of a strategic merge patch may
 	// have. The library looks for each of them among all others, one by one.
 	// Upstream fault 2.
 	PatchListElements int
-	// FieldPathBytes is how long the paths of all elements of a body may be together, or twice that with
-	// those of the object that a patch changes. The library makes the path of each element to validate it,
-	// and keeps those of unknown and of invalid ones: 20 000 below a key of 1 MiB were 20 GB.
+	// FieldPathBytes is how long the paths of all elements of a body may be together. With those of the
+	// object that a patch changes, they may have twice as much. The library makes the path of each element
+	// to validate it, and keeps those of unknown and of invalid ones. 20 000 below a key of 1 MiB were 20
+	// GB.
 	// Upstream fault 84.
 	FieldPathBytes int
 	// Owners is how many owners an object may have. Before it validates anything,
@@ -73,9 +73,9 @@ type Bounds struct {
 	// is validated, which repeats it in several messages.
 	NameBytes int
 
-	// RequestsInFlight is how many requests may be worked on at once, those included whose clients
-	// have given them up, and long-running ones until they are authorized. A quarter is kept for the
-	// front proxy.
+	// RequestsInFlight is how many requests may be worked on at once. They include those that
+	// clients have given up, and long-running ones until they are authorized. A quarter is kept for
+	// the front proxy.
 	RequestsInFlight int
 	// RequestMemory is how many bytes all bodies and lists in work may take together,
 	// decoded. A user may have a quarter of it.
@@ -91,9 +91,9 @@ type Bounds struct {
 	// UpgradesPerUser is how many connections a user may have upgraded, to WebSockets or to what
 	// carries several streams. Each takes a connection of kube-apiserver, too.
 	UpgradesPerUser int
-	// WaitsPerUser is how many requests of a user may wait for their clients at once, to send
-	// a body or to read a response, for more than a moment. They hold seats of priority and
-	// fairness that others wait for.
+	// WaitsPerUser is how many requests of a user may wait for their clients at once. They
+	// wait for more than a moment for a body, or until a response is read. They hold seats of
+	// priority and fairness that others wait for.
 	WaitsPerUser int
 	// TokensPerClient is how many bearer tokens that have not been valid before an IP
 	// address may present in a second. Each takes a TokenReview.

@@ -38,20 +38,20 @@ import (
 )
 
 const (
-	// decodeFactor is how many times the size of its text an object takes at most while
-	// a body within the bounds is decoded, converted and validated.
+	// decodeFactor is how many times the size of its text an object takes at most. It
+	// takes that while a body within the bounds is decoded, converted and validated.
 	decodeFactor = 6
-	// listFactor is how many times the size of what is stored a list takes while it is
-	// converted and encoded, and listFactorYAML if that is to YAML, which is made of the
-	// whole list in JSON.
+	// listFactor is how many times its size in storage a list takes while it is
+	// converted and encoded. listFactorYAML is that of YAML, which is made of the whole
+	// list in JSON.
 	listFactor, listFactorYAML = 4, 16
 	// writeFactor is how many times its size a stored object takes while it is patched, and
 	// written as what it has become.
 	writeFactor = 12
 	// HistoryTime is the shortest time that watch caches keep former states of objects.
 	HistoryTime = cacher.DefaultEventFreshDuration
-	// userPart is the part of the budget that a single account may have, and systemPart the part
-	// that is kept for those of the cluster itself.
+	// userPart is the part of the budget that a single account may have. systemPart is the part
+	// that is kept for accounts of the cluster itself.
 	userPart, systemPart = 4, 8
 	// budgetRetrySeconds is when a client may hope that others have finished.
 	budgetRetrySeconds = 1
@@ -97,8 +97,8 @@ func Account(user string) string {
 	return user
 }
 
-// budget bounds the memory that bodies and lists in work take together, and that of
-// each account, so that one can't take it all from the others.
+// budget bounds the memory that bodies and lists in work take together. It bounds
+// that of each account, too, which can't take it all from the others.
 type budget struct {
 	limit int64
 
@@ -216,8 +216,8 @@ func (s *reservation) add(bytes int64) {
 	s.count(s.user, bytes)
 }
 
-// read reads a body to its end, and takes from the budget what it costs to decode what has arrived:
-// a client that announces a body has not sent one. A request that finds nothing left gives back what
+// read reads a body to its end, and takes from the budget what it costs to decode what has arrived.
+// A client that announces a body has not sent one. A request that finds nothing left gives back what
 // it has, so that others are read to their ends.
 func (s *reservation) read(body io.Reader) ([]byte, error) {
 	var text []byte
@@ -245,10 +245,10 @@ type listReservation struct {
 	factor, object int64
 }
 
-// TakeListMemory takes memory for the response to a request of this context, which is a
-// list of objects that have so many bytes in storage, until the request has ended. If others
-// have too much of it, the error tells the client to retry. Contexts of no request of a
-// client take nothing.
+// TakeListMemory takes memory for the list that answers a request of this context, until the
+// request has ended. The bytes are those of the objects in storage. If others have too much
+// of it, the error tells the client to retry. Contexts of no request of a client take
+// nothing.
 func TakeListMemory(ctx context.Context, bytes int64) error {
 	s, ok := ctx.Value(reservationKey{}).(listReservation)
 	if !ok || s.takeList(bytes*s.factor) {
@@ -268,8 +268,8 @@ func TakesMemory(ctx context.Context) bool {
 	return ok
 }
 
-// TakeObjectMemory takes memory for a request that reads or changes an object of that LargeSize, like
-// TakeListMemory, but as much as the largest of its objects needs.
+// TakeObjectMemory takes memory for a request that reads or changes an object of that LargeSize.
+// Unlike TakeListMemory, it takes as much as the largest of its objects needs.
 func TakeObjectMemory(ctx context.Context, size int64) error {
 	s, ok := ctx.Value(reservationKey{}).(listReservation)
 	if !ok || size == 0 || s.raiseList(size*s.object) {
@@ -279,8 +279,8 @@ func TakeObjectMemory(ctx context.Context, size int64) error {
 }
 
 // TakeElementsMemory takes memory for a body of so many elements. If each of them is invalid, the library compares the
-// errors with each other, and copies the text of all for each. So a body takes what its account may have if it has as
-// many as there may be, and a quarter of that if it has half as many.
+// errors with each other, and copies the text of all for each. A body with as many as there may be takes all that its
+// account may have. One with half as many takes a quarter of that.
 // Upstream fault 85.
 func TakeElementsMemory(ctx context.Context, elements, most int) error {
 	s, ok := ctx.Value(reservationKey{}).(listReservation)

@@ -14,6 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package limits holds what one request, the requests of one user, and all requests together may
-// take: memory, time to send a body or to read a response, and places among those that are worked on.
+// Package limits bounds what one request, the requests of one user, and all requests together may
+// take. They take memory, time to send a body or to read a response, and places among the requests in
+// work.
 package limits

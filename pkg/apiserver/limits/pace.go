@@ -38,7 +38,7 @@ const (
 const EventTime = 30 * time.Second
 
 // timedWriter ends a response that its client does not read. The library waits for as long
-// as the connection lives, with all of the response in memory: what times a request out
+// as the connection lives, with all of the response in memory. Its timeout of requests
 // waits for the write, too.
 // Upstream fault 76.
 type timedWriter struct {

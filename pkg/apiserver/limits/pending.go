@@ -41,16 +41,15 @@ const proxyPart = 4
 // WithInFlightLimit refuses requests beyond RequestsInFlight with 429, and those of clients other
 // than the front proxy beyond three quarters of it. An IP address may have as many of these as it leaves to others.
 //
-// It counts each until its work has ended, which the library does not: as soon as a client resets a
-// stream of HTTP/2, or closes its connection, it may have another, while the library goes on with the
-// first in a goroutine of its own. So the client's context is kept from the library, and
-// WithClientsThatWait looks at it before the work begins, and ends the count. The work on a request whose time is over
-// goes on even then; WithMemoryBounds counts that.
+// It counts each until its work has ended, which the library does not. A client that resets a stream of HTTP/2, or
+// closes its connection, may have another request at once. The library goes on with the first in a goroutine of its
+// own. So the client's context is kept from the library, and WithClientsThatWait looks at it before the work begins,
+// and ends the count. The work on a request whose time is over goes on even then; WithMemoryBounds counts that.
 //
 // Long-running requests, which end with their clients, count until they are authorized, but not those that the front
-// proxy sends: kube-apiserver has authorized them before. Health checks are not counted. Nor is
-// what the front proxy asks about the server itself, such as discovery: kube-apiserver would take
-// the group away from all clients if the answer were 429.
+// proxy sends: kube-apiserver has authorized them before. Health checks are not counted. Nor is what the front proxy
+// asks about the server itself, such as discovery. If the answer were 429, kube-apiserver would take the group away
+// from all clients.
 func WithInFlightLimit(next http.Handler, serializer runtime.NegotiatedSerializer, resolver genericapirequest.RequestInfoResolver,
 	longRunning genericapirequest.LongRunningRequestCheck, byFrontProxy func(*http.Request) bool, bounds Bounds) http.Handler {
 	inFlight := newInFlight(int64(bounds.RequestsInFlight))
@@ -142,9 +141,9 @@ type countedRequest struct {
 // statusClientClosedRequest is what nginx, and others after it, log for such requests.
 const statusClientClosedRequest = 499
 
-// WithClientsThatWait begins no work on a request whose client has given it up, and ends the count
-// of WithInFlightLimit when the work has ended, or has begun if the request is a long-running one. Other work goes on
-// to its end, so that it fails for no other reason: a client that leaves is no failure of the server.
+// WithClientsThatWait begins no work on a request whose client has given it up. It ends the count of
+// WithInFlightLimit when the work has ended, or has begun if the request is a long-running one. Work goes on to its
+// end after its client has left, since that is no failure of the server.
 // Upstream fault 82.
 func WithClientsThatWait(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -36,7 +36,7 @@ const (
 )
 
 // waits counts the requests of each account that wait for their clients. Such a request holds a seat of priority and
-// fairness: a single user whose bodies never come would keep all seats of a priority level from all other users of it.
+// fairness. A single user whose bodies never come would keep all seats of a priority level from its other users.
 type waits struct {
 	limit int
 

@@ -34,7 +34,7 @@ const (
 	// largeObject is from which size on single objects take memory of the budget. Smaller ones take
 	// less than a connection. Those of watch caches, which keep many, do from pastObject on.
 	largeObject, pastObject = 32 << 10, 4 << 10
-	// watchBytes is half of what a watch takes, without its events: an account may have half of all watches, and
+	// watchBytes is half of what a watch takes, without its events. An account may have half of all watches, and
 	// RequestMemory is half of the memory that there is.
 	watchBytes = 48 << 10
 	// eventFactor is how many times its size an object takes while an event is made of it and
@@ -136,8 +136,8 @@ func (l *LargestObject) recent() int64 {
 }
 
 // Watch begins a watch, whose large events take memory from the budget of the request whose
-// context this is. It begins with copies of objects that a watch cache has ready, some at a time,
-// and which are counted as the largest there is until no more come. Events that the watch cache
+// context this is. It begins with copies of objects that a watch cache has ready, some at a time.
+// They are counted as the largest there is until no more come. Events that the watch cache
 // encodes once for all watches take none.
 func (l *LargestObject) Watch(ctx context.Context, begin func() (watch.Interface, error)) (watch.Interface, error) {
 	reservation, ok := ctx.Value(reservationKey{}).(listReservation)

@@ -33,11 +33,11 @@ import (
 // averageInterval is how long the average size of the objects of a resource is remembered.
 const averageInterval = 5 * time.Second
 
-// boundedStorage charges each list to the budget of the requests as soon as its length is known:
-// what a watch cache has returned is shared with it, and costs nothing before it is converted
-// and encoded. Large objects are charged one by one: those that are read, changed and watched. So
-// is what a watch cache keeps of them for watches. Without a watch cache, their sizes are known
-// when they have been read.
+// boundedStorage charges each list to the budget of the requests as soon as its length is known.
+// What a watch cache has returned is shared with it, and costs nothing before it is converted and
+// encoded. Large objects are charged one by one: those that are read, changed and watched. So is
+// what a watch cache keeps of them for watches. Without a watch cache, their sizes are known when
+// they have been read.
 type boundedStorage struct {
 	storage.Interface
 	// newObject makes an object to look one up in the cache, nil without a cache.

@@ -106,7 +106,7 @@ func TestWaiting(t *testing.T) {
 			"etcd was not ready within --startup-timeout: etcd at [http://127.0.0.1:1] does not answer: check that it runs, its addresses in --etcd-servers, and --etcd-cafile, --etcd-certfile and --etcd-keyfile ("},
 		// Waiting would fix none of these.
 		"one CA for users and front proxies": {publishing(map[string]string{"client-ca-file": users, "requestheader-client-ca-file": users}), nil,
-			"the server refuses to start: the request-header CA and the client CA overlap in "},
+			`the server refuses to start: the request-header CA and the client CA overlap in "CN=users" and no --requestheader-allowed-names are set, so that every user with a client certificate could act as any other: give kube-apiserver a front-proxy CA of its own, or both servers the allowed names`},
 		"a file that does not exist": {func(*cluster.Cluster) {}, []string{"--client-ca-file=missing.crt"},
 			"the server refuses to start: --client-ca-file can't be used: "},
 		"keys of etcd that do not exist": {func(*cluster.Cluster) {}, []string{"--etcd-servers=https://127.0.0.1:1", "--etcd-cafile=missing.crt"},

@@ -29,8 +29,8 @@ import (
 )
 
 const (
-	// framesPerSecond bounds the frames of HTTP/2 from an IP address that bring neither a
-	// request nor a part of its body. frameBurst is how many are read at once.
+	// framesPerSecond bounds the frames of HTTP/2 from an IP address without a request or
+	// a part of its body. frameBurst is how many are read at once.
 	framesPerSecond = 500
 	frameBurst      = 2 * framesPerSecond
 	// bytesPerUpdate is the number of written bytes that allow the client another

@@ -46,7 +46,7 @@ asks for it, goes on whenever there is something new, as pods/log does.`,
 		},
 		{
 			name: "review", short: "Adds a kind that is answered and never stored",
-			long: `Adds a kind of which objects are answered when they are created, and never stored, as a
+			long: `Adds a kind whose objects are answered when they are created, and never stored, as a
 SubjectAccessReview.`,
 			example: "  kit create review PriceReview",
 		},

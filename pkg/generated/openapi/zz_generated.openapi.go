@@ -3758,7 +3758,7 @@ func schema_pkg_apis_restaurant_v1_Bake(ref common.ReferenceCallback) common.Ope
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Bake asks the kitchen to bake some of a pizza. It is created at the pizza's subresource of that name, and never stored. A pizza that is being deleted, or of which none is missing, is not baked: the answer is a conflict.",
+				Description: "Bake asks the kitchen to bake some of a pizza. It is created at the pizza's subresource of that name, and never stored. The answer is a conflict if the pizza is being deleted, or if as many are baked as are wanted.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -3850,7 +3850,7 @@ func schema_pkg_apis_restaurant_v1_Pizza(ref common.ReferenceCallback) common.Op
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Pizza is a pizza on the menu, of which the kitchen keeps a number baked.",
+				Description: "Pizza is a pizza on the menu, and the kitchen keeps a number of it baked.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -4376,7 +4376,7 @@ func schema_pkg_apis_restaurant_v1alpha1_Bake(ref common.ReferenceCallback) comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Bake asks the kitchen to bake some of a pizza. It is created at the pizza's subresource of that name, and never stored. A pizza that is being deleted, or of which none is missing, is not baked: the answer is a conflict.",
+				Description: "Bake asks the kitchen to bake some of a pizza. It is created at the pizza's subresource of that name, and never stored. The answer is a conflict if the pizza is being deleted, or if as many are baked as are wanted.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -4468,7 +4468,7 @@ func schema_pkg_apis_restaurant_v1alpha1_Pizza(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Pizza is a pizza on the menu, of which the kitchen keeps a number baked.",
+				Description: "Pizza is a pizza on the menu, and the kitchen keeps a number of it baked.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -4831,7 +4831,7 @@ func schema_pkg_apis_restaurant_v1beta1_Bake(ref common.ReferenceCallback) commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Bake asks the kitchen to bake some of a pizza. It is created at the pizza's subresource of that name, and never stored. A pizza that is being deleted, or of which none is missing, is not baked: the answer is a conflict.",
+				Description: "Bake asks the kitchen to bake some of a pizza. It is created at the pizza's subresource of that name, and never stored. The answer is a conflict if the pizza is being deleted, or if as many are baked as are wanted.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -4923,7 +4923,7 @@ func schema_pkg_apis_restaurant_v1beta1_Pizza(ref common.ReferenceCallback) comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Pizza is a pizza on the menu, of which the kitchen keeps a number baked.",
+				Description: "Pizza is a pizza on the menu, and the kitchen keeps a number of it baked.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {

@@ -15,10 +15,11 @@ limitations under the License.
 */
 
 // Command comparison measures the server beside what else could serve the same objects, all
-// behind one kube-apiserver and on one etcd: custom resources, with a conversion webhook and
-// without, the same moved to crd-apiserver, ConfigMaps, upstream's sample-apiserver, and a
-// server that does nothing. The contenders take turns in several rounds, so that what else
-// the machine does meets all of them. Processor time is that of the processes themselves.
+// behind one kube-apiserver and on one etcd. Those are custom resources with a conversion
+// webhook and without, and the same moved to crd-apiserver. ConfigMaps, upstream's
+// sample-apiserver, and a server that does nothing are the others. The contenders take turns
+// in several rounds, so that what else the machine does meets all of them. Processor time is
+// that of the processes themselves.
 //
 // It prints medians, and writes every sample as JSON. It judges nothing. With --base, it
 // compares two builds of the server instead.

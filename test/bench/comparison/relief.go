@@ -27,8 +27,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
-// Relief is the memory that each program needs for custom resources, and so what moving them to
-// crd-apiserver takes off a cluster: the same objects are stored for kube-apiserver and for
+// Relief is the memory that each program needs for custom resources, which moving them to
+// crd-apiserver takes off a cluster. The same objects are stored for kube-apiserver and for
 // crd-apiserver.
 type Relief struct {
 	Objects int `json:"objects"`

@@ -183,7 +183,7 @@ func plural(n int, noun string) string {
 }
 
 // reportBuilds prints how much processor time each build takes for a request, and whether they
-// differ by more than the rounds do: then one of the two was better in every round.
+// differ by more than the rounds do. They do if one of the two was better in every round.
 func reportBuilds(out io.Writer, samples []Sample) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "\n\tclients\tbase ms\thead ms\thead ÷ base\tmin to max\t\t\n")

@@ -24,7 +24,7 @@ import (
 	"strconv"
 )
 
-// Reviews is how many SubjectAccessReviews a server creates for requests of one user, each of which
+// Reviews is how many SubjectAccessReviews a server creates for requests of one user. Each of them
 // names another object.
 type Reviews struct {
 	Contender string  `json:"contender"`

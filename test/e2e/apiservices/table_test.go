@@ -96,16 +96,16 @@ func faults(t *testing.T) map[string]*fault {
 			},
 			want: []wanted{{"failure", "service", `since none of the Deployment apiserver can be created \(exceeded quota\)$`, `kubectl describe --namespace=restaurant-system deployment,replicasets --selector=test=apiserver`, nil}}},
 		"a pod that crashes": {server: sample, outside: waiting("CrashLoopBackOff", 5), since: true,
-			want: []wanted{{"failure", "service", `is ready, of which there are 1: CrashLoopBackOff$`, `kubectl logs api-0 --namespace=wardle --container=server --previous`, nil}}},
+			want: []wanted{{"failure", "service", `is ready: CrashLoopBackOff$`, `kubectl logs api-0 --namespace=wardle --container=server --previous`, nil}}},
 		"an image that is not there": {server: metrics, outside: waiting("ImagePullBackOff", 0), since: true,
-			want: []wanted{{"failure", "service", `is ready, of which there are 1: ImagePullBackOff$`, `kubectl describe pod metrics-server-0 --namespace=kube-system`, nil}}},
+			want: []wanted{{"failure", "service", `is ready: ImagePullBackOff$`, `kubectl describe pod metrics-server-0 --namespace=kube-system`, nil}}},
 		"a pod that no node takes": {server: ours, since: true,
 			outside: func(t *testing.T, s *server) {
 				t.Helper()
 				kubectl(t, "patch", "pod", "apiserver-0", "--namespace="+s.namespace, "--subresource=status", "--type=merge",
 					`--patch={"status":{"phase":"Pending","conditions":[{"type":"Ready","status":"False"},{"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"no nodes"}]}}`)
 			},
-			want: []wanted{{"failure", "service", `is ready, of which there are 1: Unschedulable, no nodes$`, `kubectl describe pod apiserver-0 --namespace=restaurant-system`, nil}}},
+			want: []wanted{{"failure", "service", `is ready: Unschedulable, no nodes$`, `kubectl describe pod apiserver-0 --namespace=restaurant-system`, nil}}},
 		"pods of another server": {server: sample,
 			objects: `{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: wardle, name: other}}
 ---

@@ -116,7 +116,7 @@ spec: {type: ClusterIP, clusterIP: None, externalName: null, selector: {app: doc
 		manifests, want string
 	}{
 		"without pods":                {fmt.Sprintf(selected, port), `failure service: no pod matches the selector app=doctor of the Service restaurant-system/apiserver: check the labels of the pods, and the Deployment that is to create them`},
-		"without a pod that is ready": {fmt.Sprintf(selected, port) + podWith(`ports: [{name: https, containerPort: 6443}]`), `failure service: none of the pods of the Service restaurant-system/apiserver is ready, of which there are 1: see their events and logs`},
+		"without a pod that is ready": {fmt.Sprintf(selected, port) + podWith(`ports: [{name: https, containerPort: 6443}]`), `failure service: none of the 1 pods of the Service restaurant-system/apiserver is ready: see their events and logs`},
 		"without the target port":     {fmt.Sprintf(selected, port) + podWith(`ports: [{name: http, containerPort: 6443}]`), `failure service: the target port "https" of the Service restaurant-system/apiserver is not a port of its pod doctor: give a port of the container that name, or the Service another targetPort`},
 		"without the port":            {fmt.Sprintf(selected, "444"), `failure service: the Service restaurant-system/apiserver has no port ` + port + `: add the port to it, or name another port where the Service is named`},
 		"without a selector": {`

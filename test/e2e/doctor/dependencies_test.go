@@ -131,7 +131,7 @@ spec:
 	}{
 		"with parameters that can't be read":               {"Fail", "v1", "ConfigMap", groupName, `failure policies: ` + name + `is refused: ` + denied},
 		"with parameters that can't be read, and optional": {"Ignore", "v1", "ConfigMap", "*", `warning policies: ` + name + `passes without it: ` + denied},
-		"with parameters of no kind":                       {"Fail", "example.com/v1", "Nothing", groupName, `failure policies: ` + name + `is refused: the cluster has no Nothing of example\.com/v1, of which its parameters are: correct its paramKind, or install what has that kind`},
+		"with parameters of no kind":                       {"Fail", "example.com/v1", "Nothing", groupName, `failure policies: ` + name + `is refused: its parameters are of the kind Nothing of example\.com/v1, which the cluster does not have: correct its paramKind, or install what has that kind`},
 		"of another group":                                 {"Fail", "v1", "ConfigMap", "apps", ""},
 		"with parameters of the server":                    {"Fail", groupName + "/v1", "Topping", "apps", `warning policies: the parameters of the ValidatingAdmissionPolicy doctor are of ` + regexp.QuoteMeta(groupName) + `/v1, which a server behind kube-apiserver has, and it is for other groups, too: after a restart of kube-apiserver, all of that is refused until the server answers: use parameters that kube-apiserver has itself, such as ConfigMaps, or the failurePolicy Ignore`},
 		"with parameters that can be read":                 {"Fail", "v1", "Namespace", groupName, ""},

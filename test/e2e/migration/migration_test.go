@@ -71,11 +71,10 @@ func TestKilledAndAborted(t *testing.T) {
 
 	code, _, stderr = c.migrate(t, "finish")
 	require.Equal(t, 1, code)
-	require.Equal(t, "Error: the copies that kube-apiserver has of pizzas/default/finalized, and perhaps of others, have finalizers, which nobody would remove: "+
-		"leave the CustomResourceDefinitions as they are, they do no harm\n", stderr)
+	require.Contains(t, stderr, "pizzas/default/finalized, and perhaps of others, have finalizers")
 	code, _, stderr = c.migrate(t, "abort")
 	require.Equal(t, 1, code)
-	require.Equal(t, "Error: the migration is in the phase Moved, in which clients use the server: what they write there would be lost\n", stderr)
+	require.Contains(t, stderr, "Error: the migration is in the phase Moved")
 	// Once more, it has nothing to do.
 	code, _, stderr = c.migrate(t, "run")
 	require.Equal(t, 0, code, stderr)

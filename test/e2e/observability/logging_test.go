@@ -152,7 +152,7 @@ func TestFailureToStartInJSON(t *testing.T) {
 	lines := parseLog(t, []byte(output))
 	last := lines[len(lines)-1]
 	require.Equal(t, "command failed", last.Message)
-	require.Equal(t, "--data-dir must name a directory for the embedded etcd, or --etcd-servers an external etcd", last.Error)
+	require.Contains(t, last.Error, "--data-dir")
 }
 
 // A client that gives its requests up is no failure of the server: nothing counts, audits or logs

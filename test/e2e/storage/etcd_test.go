@@ -118,8 +118,7 @@ func TestServerStartsBeforeItsEtcd(t *testing.T) {
 	server := framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "late"})
 	late := cp.Component("late")
 	require.NoError(t, server.Launch())
-	framework.WaitForLog(t, server, `"Waiting for etcd" reason="etcd at [`+late.URL()+`] does not answer: check that it runs, its addresses in --etcd-servers, `+
-		`and --etcd-cafile, --etcd-certfile and --etcd-keyfile (`)
+	framework.WaitForLog(t, server, `"Waiting for etcd" reason="etcd at [`+late.URL()+`] does not answer: `)
 	require.NoError(t, late.Start(t.Context()))
 	require.NoError(t, server.WaitReady(t.Context()))
 	framework.Stock(t, cp, server)
@@ -198,7 +197,6 @@ func TestEtcdOfAnotherAuthority(t *testing.T) {
 	}})
 	require.NoError(t, server.Launch())
 	require.Equal(t, "with exit status 1", framework.WaitEnded(t, server))
-	framework.WaitForLog(t, server, "etcd was not ready within --startup-timeout: etcd at ["+cp.Component("storage").URL()+"] does not answer: check that it runs, its addresses in --etcd-servers, "+
-		`and --etcd-cafile, --etcd-certfile and --etcd-keyfile (rpc error: code = Unavailable desc = connection error: desc = \"transport: authentication handshake failed: `+
-		"tls: failed to verify certificate: x509: certificate signed by unknown authority")
+	framework.WaitForLog(t, server, "etcd was not ready within --startup-timeout: etcd at ["+cp.Component("storage").URL()+"] does not answer: ")
+	framework.WaitForLog(t, server, "x509: certificate signed by unknown authority")
 }

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package objects makes objects of structural schemas: those that a schema accepts, as far as it
-// can be told without its rules in CEL, and others that differ from them by one change. The same
+// Package objects makes objects of structural schemas. Some are accepted by a schema, as far as
+// it can be told without its rules in CEL. Others differ from them by one change. The same
 // schema and seed lead to the same objects.
 package objects
 

@@ -39,7 +39,7 @@ const (
 // +k8s:supportsSubresource="/status"
 // +k8s:supportsSubresource="/scale"
 
-// Pizza is a pizza on the menu, of which the kitchen keeps a number baked.
+// Pizza is a pizza on the menu, and the kitchen keeps a number of it baked.
 type Pizza struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
@@ -158,8 +158,8 @@ type PizzaList struct {
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // Bake asks the kitchen to bake some of a pizza. It is created at the pizza's
-// subresource of that name, and never stored. A pizza that is being deleted, or
-// of which none is missing, is not baked: the answer is a conflict.
+// subresource of that name, and never stored. The answer is
+// a conflict if the pizza is being deleted, or if as many are baked as are wanted.
 type Bake struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`

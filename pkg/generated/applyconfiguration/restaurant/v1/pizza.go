@@ -30,7 +30,7 @@ import (
 // PizzaApplyConfiguration represents a declarative configuration of the Pizza type for use
 // with apply.
 //
-// Pizza is a pizza on the menu, of which the kitchen keeps a number baked.
+// Pizza is a pizza on the menu, and the kitchen keeps a number of it baked.
 type PizzaApplyConfiguration struct {
 	metav1.TypeMetaApplyConfiguration `json:""`
 	// Standard object's metadata.
