@@ -86,7 +86,7 @@
 {{- else if eq $kind "ResourceQuota" }}
 {{- $_ := set (first $object.spec.scopeSelector.matchExpressions) "values" (list $values.priorityClassName) }}
 {{- else if has $kind (list "ServiceMonitor" "PrometheusRule") }}
-{{- include "monitoring" (dict "values" $values.monitoring "object" $object) }}
+{{- include "monitoring" (dict "values" $values.monitoring "groups" $values.groups "object" $object) }}
 {{- else if and (has $kind (list "RoleBinding" "ClusterRoleBinding")) (eq (first $object.subjects).name "prometheus-k8s") }}
 {{- $_ := set $object "subjects" (list (dict "kind" "ServiceAccount" "name" $values.monitoring.prometheus.serviceAccount "namespace" $values.monitoring.prometheus.namespace)) }}
 {{- else if and (eq $kind "NetworkPolicy") (eq $name "prometheus") }}
@@ -172,6 +172,7 @@
 {{- define "monitoring" }}
 {{- include "metadata" (dict "of" .object "annotations" dict "labels" .values.labels) }}
 {{- $values := .values }}
+{{- $groups := .groups }}
 {{- range $endpoint := .object.spec.endpoints }}
 {{- with $values.interval }}
 {{- $_ := set $endpoint "interval" . }}
@@ -179,6 +180,9 @@
 {{- end }}
 {{- range $group := .object.spec.groups }}
 {{- range $rule := $group.rules }}
+{{- if and $groups (eq $rule.alert "APIServiceUnavailable") }}
+{{- $_ := set $rule "expr" (replace "\".+\"" (printf "\"[^.]+[.](%s)\"" (join "|" $groups | replace "." "[.]")) $rule.expr) }}
+{{- end }}
 {{- with $values.runbooks }}
 {{- $_ := set $rule.annotations "runbook_url" (printf "%s#%s" . (splitList "#" $rule.annotations.runbook_url | last)) }}
 {{- end }}

@@ -218,6 +218,7 @@ func asSet(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
 			`"image":"(apiserver|crd-apiserver|webhook)"`: `"image":"registry.example.org/a/$1:` + chartVersion + `"`,
 			`https://etcd-0\.example\.com:2379[^"]*`:      "https://a:2379,https://b:2379",
 			`"value":"example\.com"`:                      `"value":"a.example.com,b.example.com"`,
+			`name=~\\"\.\+\\"`:                            `name=~\"[^.]+[.](a[.]example[.]com|b[.]example[.]com)\"`,
 			`/blob/main/`:                                 `/blob/` + chartVersion + `/`,
 		} {
 			text = regexp.MustCompile(pattern).ReplaceAll(text, []byte(replacement))
