@@ -49,7 +49,7 @@ kubectl delete namespace restaurant-system`)
 		o.requireInventory(t, before)
 	})
 	webhook := Read(t, filepath.Join(root, "docs", "webhook.md"))
-	o.Run(t, With(t, webhook.Commands(t, "Running the webhook", "kubectl apply"), "make chart VERSION=v0.37.0\n", "", "helm install", helm+" install", "_output/chart/restaurant-apiserver", o.chart(t)))
+	o.Run(t, With(t, webhook.Commands(t, "Running the webhook", "kubectl apply"), "make chart VERSION=v0.37.0\n", "", "helm install", helm+" install", "_output/chart/restaurant-apiserver", o.chart(t, "restaurant-apiserver")))
 	o.customResources(t)
 	margherita := o.asUser(t, identity)
 	uid, _, _ := strings.Cut(margherita, " ")
@@ -95,6 +95,28 @@ EOF`)
 	o.Run(t, "kubectl get configmap of-margherita")
 	o.asUser(t, "kubectl delete pizza margherita")
 	o.Run(t, "kubectl wait --for=delete --timeout=2m configmap/of-margherita")
+}
+
+// testHelmOfCustomResources installs and uninstalls crd-apiserver by its chart. In between, the doctor
+// examines it.
+func (o *operations) testHelmOfCustomResources(t *testing.T) {
+	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
+	require.NoError(t, err)
+	helm := framework.GoTool(t, root, "helm", "helm")
+	t.Cleanup(func() {
+		if t.Failed() {
+			o.explain(t)
+			return
+		}
+		output, err := o.Try(context.Background(), helm+" uninstall crd-apiserver --namespace crd-apiserver && kubectl delete namespace crd-apiserver")
+		require.NoError(t, err, output)
+		o.requireInventory(t, before)
+	})
+	const section = "Install"
+	page := Read(t, filepath.Join(root, "docs", "crd-apiserver", "*.md"))
+	o.Run(t, With(t, page.Commands(t, section, "kubectl create namespace"), "make chart VERSION=v0.37.0\n", "", "helm install", helm+" install", "_output/chart/crd-apiserver", o.chart(t, "crd-apiserver")))
+	o.Run(t, "kubectl rollout status --namespace crd-apiserver --timeout=10m deployment/crd-apiserver")
+	o.Run(t, With(t, page.Commands(t, section, "helm test"), "helm test", helm+" test"))
 }
 
 // testTypes moves custom resources to the server of types in Go and back, while they are used.

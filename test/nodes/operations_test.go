@@ -121,6 +121,7 @@ func TestOperations(t *testing.T) {
 		for _, overlay := range []string{"standalone", "ha"} {
 			t.Run(overlay, func(t *testing.T) { o.testCustomResources(t, overlay) })
 		}
+		t.Run("helm", o.testHelmOfCustomResources)
 	})
 	t.Run("types", o.testTypes)
 }
@@ -619,7 +620,7 @@ func (o *operations) metrics(t *testing.T, ip string) (string, error) {
 func (o *operations) testHelm(t *testing.T) {
 	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
 	require.NoError(t, err)
-	chart := o.chart(t)
+	chart := o.chart(t, "restaurant-apiserver")
 	helm := framework.GoTool(t, root, "helm", "helm")
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -659,11 +660,11 @@ func (o *operations) testHelm(t *testing.T) {
 	})
 }
 
-// chart builds the chart.
-func (o *operations) chart(t *testing.T) string {
+// chart builds a chart.
+func (o *operations) chart(t *testing.T, name string) string {
 	t.Helper()
 	chart := filepath.Join(t.TempDir(), "chart")
-	build := exec.CommandContext(t.Context(), filepath.Join("hack", "build-chart.sh"), chart)
+	build := exec.CommandContext(t.Context(), filepath.Join("hack", "build-chart.sh"), chart, name)
 	build.Dir, build.Env = root, append(os.Environ(), "VERSION="+oldVersion)
 	output, err := build.CombinedOutput()
 	require.NoError(t, err, string(output))
