@@ -58,7 +58,7 @@ pkg/apiserver/authentication  pkg/apiserver/transport pkg/apiserver/limits
 pkg/apiserver(tests)          test/workshop
 pkg/apiserver/gauges
 pkg/apiserver/storage         pkg/apiserver/limits pkg/apiserver/transport pkg/apiserver/gauges pkg/registry pkg/etcd/references pkg/etcd/keys pkg/etcd pkg/cluster
-pkg/apiserver/storage(tests)  pkg/apiserver/filters
+pkg/apiserver/storage(tests)  pkg/apiserver/filters pkg/registry/testing
 pkg/apiserver/requirements    pkg/apiserver/authentication pkg/admission pkg/certificates pkg/cluster
 pkg/apiserver/authorization   pkg/apiserver/limits pkg/apiserver/authentication
 pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/limits pkg/apiserver/transport pkg/apiserver/storage pkg/apiserver/gauges pkg/apiserver/requirements pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys

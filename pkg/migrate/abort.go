@@ -52,6 +52,7 @@ func (m *Migration) Abort(ctx context.Context) error {
 		}
 	})
 	if errors.Is(err, ErrNone) {
+		m.claimed = &session{Migration: m} // Until a migration begins.
 		// The freeze may be of a process that was slower than the one that aborted the migration.
 		return errors.Join(err, m.thaw(ctx, time.Time{}))
 	}
@@ -82,6 +83,11 @@ func (s *session) abort(ctx context.Context) error {
 	// Versions that lead to the server by now have the only copies.
 	if err := s.giveAllBack(ctx); err != nil {
 		return err
+	}
+	for _, prefix := range s.state.Prefixes {
+		if _, err := s.write(ctx, clientv3.OpDelete(prefix, clientv3.WithPrefix())); err != nil {
+			return err
+		}
 	}
 	if err := s.removeCopies(ctx); err != nil {
 		return err
@@ -188,10 +194,13 @@ func (s *session) abortBack(ctx context.Context) error {
 		err = s.removeBypass(ctx, "")
 	}
 	s.optional("a definition is not quite as it was", err)
+	if err == nil {
+		s.state.Conversions = nil
+	}
 	if err := s.thawAborted(ctx); err != nil {
 		return err
 	}
-	s.state.Returning, s.state.Conversions, s.state.Registered = false, nil, nil
+	s.state.Returning, s.state.Registered = false, nil
 	return s.enter(ctx, Moved)
 }
 

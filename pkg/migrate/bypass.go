@@ -88,7 +88,7 @@ func (s *session) addBypass(ctx context.Context) error {
 	conversions := map[string]json.RawMessage{}
 	maps.Copy(conversions, s.state.Conversions)
 	for _, d := range found {
-		if _, saved := conversions[d.Name]; !saved {
+		if _, saved := conversions[d.Name]; !saved || !d.has(BypassVersion) {
 			conversions[d.Name] = d.Spec.Conversion
 		}
 	}
@@ -140,7 +140,7 @@ func (s *session) removeBypass(ctx context.Context, annotation string) error {
 		if s.config.Defined {
 			setCopyAnnotation(definition, annotation)
 		}
-		s.restoreConversion(d.Name, definition)
+		s.restoreConversion(d, definition)
 		return withoutBypass(versions)
 	})
 	if err != nil {
@@ -150,9 +150,9 @@ func (s *session) removeBypass(ctx context.Context, annotation string) error {
 }
 
 // restoreConversion restores the conversion that a definition had before BypassVersion.
-func (s *session) restoreConversion(name string, definition *unstructured.Unstructured) {
+func (s *session) restoreConversion(d definition, definition *unstructured.Unstructured) {
 	var conversion map[string]any
-	if saved, ok := s.state.Conversions[name]; ok && json.Unmarshal(saved, &conversion) == nil && conversion != nil {
+	if saved, ok := s.state.Conversions[d.Name]; ok && d.has(BypassVersion) && json.Unmarshal(saved, &conversion) == nil && conversion != nil {
 		_ = unstructured.SetNestedMap(definition.Object, conversion, "spec", "conversion")
 	}
 }
@@ -175,7 +175,7 @@ func (s *session) touch(ctx context.Context, on bool, annotation string) error {
 	return s.changeDefinitions(ctx, "ending the watches of", func(d definition, definition *unstructured.Unstructured, versions []any) []any {
 		s.keepServed(d, definition, versions, annotation)
 		touchVersions(versions, on)
-		s.restoreConversion(d.Name, definition)
+		s.restoreConversion(d, definition)
 		return withoutBypass(versions)
 	})
 }

@@ -94,6 +94,16 @@ func (d definition) served() (names []string) {
 	return names
 }
 
+// has tells whether there is a version, served or not.
+func (d definition) has(name string) bool {
+	for _, version := range d.Spec.Versions {
+		if version.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
 // stored returns the resource in its storage version.
 func (d definition) stored() schema.GroupVersionResource {
 	resource := schema.GroupVersionResource{Group: d.Spec.Group, Resource: d.Spec.Names.Plural}
@@ -212,7 +222,7 @@ func (s *session) digests(found []definition) (map[string]map[string]string, err
 		}
 		if others := withoutBypass(versions); len(others) < len(versions) {
 			versions = others
-			s.restoreConversion(d.Name, object)
+			s.restoreConversion(d, object)
 		}
 		touchVersions(versions, false)
 		if served := s.state.Served[d.Name]; served != nil {

@@ -158,9 +158,17 @@ func (m *Migration) resumeThere(ctx context.Context) (*session, error) {
 
 // resumeBack continues the way back, or begins it.
 func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
+	if err := m.checkKubeEtcd(ctx); err != nil {
+		return nil, err
+	}
 	s, err := m.resume(ctx, func(state State) error {
 		if state.Phase == Moved {
-			if err := m.checkRegistered(ctx); err != nil {
+			for _, check := range []func(context.Context) error{m.checkRegistered, m.checkUndefined} {
+				if err := check(ctx); err != nil {
+					return err
+				}
+			}
+			if err := m.checkCopies(ctx, state); err != nil {
 				return err
 			}
 			_, err := m.checkRevision(ctx, true)
@@ -179,6 +187,9 @@ func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
 		if err := m.checkRegistered(ctx); err != nil {
 			return nil, err
 		}
+		if err := m.checkUndefined(ctx); err != nil {
+			return nil, err
+		}
 		if m.config.KubeEtcd == nil {
 			return nil, errAllNew
 		}
@@ -190,7 +201,7 @@ func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
 	if err != nil || s.state.Phase != Moved {
 		return s, err
 	}
-	s.state.Returning, s.state.Conversions, s.state.NewUIDs, s.state.History = true, nil, nil, 0
+	s.state.Returning, s.state.NewUIDs, s.state.History = true, nil, 0
 	if s.state.Registered, err = m.registered(ctx); err != nil {
 		return nil, err
 	}
@@ -287,6 +298,12 @@ func (s *session) through(ctx context.Context, d direction) error {
 		}
 		if err != nil {
 			return err
+		}
+		if next == Freezing {
+			// The lease has expired if this process was suspended while it copied.
+			if s.state.Lease, err = s.live(ctx); err != nil {
+				return err
+			}
 		}
 		if err := s.enter(ctx, next); err != nil {
 			return err

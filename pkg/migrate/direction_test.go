@@ -23,7 +23,9 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
@@ -109,7 +111,7 @@ func TestEndedWhenBackHasBegun(t *testing.T) {
 	scene.etcd = map[string]string{}
 	scene.registered()
 	delete(scene.etcd, "/state")
-	scene.etcd["/registry/example.com/things/default/one"], scene.kubeEtcd = usualObject, true
+	scene.etcd["/registry/example.com/things/default/one"], scene.kubeEtcd, scene.revision = usualObject, true, "1000"
 	m := scene.migration(t, newMigration(t).config.Etcd)
 	client, ok := m.dynamic.(*dynamicfake.FakeDynamicClient)
 	require.True(t, ok)
@@ -193,3 +195,128 @@ func TestFenceOfKubeEtcd(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, count)
 }
+
+// Nor does it create an object again that a client has deleted since.
+func TestFenceOfDeletedObjects(t *testing.T) {
+	m := newMigration(t)
+	m.config.KubeEtcd, m.config.KubePrefix = m.config.Etcd, "/registry"
+	_, err := m.begin(t.Context(), Copying)
+	require.NoError(t, err)
+	to, here := m.atKube(), move{&things, thingsV1}
+	other := &Migration{config: m.config}
+	s, err := other.resume(t.Context(), anyState)
+	require.NoError(t, err)
+	require.NoError(t, s.enter(t.Context(), Returned))
+	wanted := &wanted{data: []byte(`{"kind": "Thing", "apiVersion": "example.com/v1"}`)}
+	require.ErrorIs(t, to.write(t.Context(), here, "default/one", nil, wanted), errSuperseded)
+	count, err := to.count(t.Context(), here)
+	require.NoError(t, err)
+	require.Zero(t, count)
+}
+
+// backFrom returns a migration of custom resources that have moved, in a state with these fields.
+func backFrom(t *testing.T, scene *scene, state string) *Migration {
+	t.Helper()
+	scene.etcd = map[string]string{}
+	scene.registered()
+	scene.etcd["/state"] = `{"phase": "Moved", "switched": "2026-02-01T00:00:00Z", ` + state + `}`
+	scene.defined = true
+	m := scene.migration(t, newMigration(t).config.Etcd)
+	m.config.RaiseRevision, m.config.Report = true, func(Progress) {}
+	return m
+}
+
+// If "finish" fails after it has added its version, the way back still knows the conversion from before.
+func TestConversionAfterFailedFinish(t *testing.T) {
+	const webhook = `{"strategy": "Webhook"}`
+	scene := usualScene()
+	scene.inDefinition(`"versions": [`, `"versions": [{"name": "migrate", "served": true, "storage": false}, `)
+	m := backFrom(t, scene, `"conversions": {"things.example.com": `+webhook+`}`)
+	s, err := m.resumeBack(t.Context())
+	require.NoError(t, err)
+	require.JSONEq(t, webhook, string(s.state.Conversions["things.example.com"]))
+}
+
+// A definition that was deleted and applied again has none of the copies that keep UIDs.
+func TestBackAfterDefinitionWasDeleted(t *testing.T) {
+	for uid, want := range map[string]error{"1": nil, "2": errAllNew} {
+		scene := usualScene()
+		scene.inDefinition(`"metadata": {`, `"metadata": {"uid": "`+uid+`", `)
+		m := backFrom(t, scene, `"definitions": {"things.example.com": {"metadata.uid": "1"}}`)
+		_, err := m.resumeBack(t.Context())
+		require.ErrorIs(t, err, want)
+	}
+}
+
+// A process that was suspended while it copied has another lease once it freezes writes. Otherwise the server would end
+// the freeze.
+func TestLeaseLostWhileCopying(t *testing.T) {
+	scene := usualScene()
+	scene.etcd = map[string]string{}
+	m := scene.migration(t, newMigration(t).config.Etcd)
+	m.config.Report, m.config.HistoryKey, m.config.APIServices = func(Progress) {}, "/history", nil
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s, err := m.begin(ctx, Copying)
+	require.NoError(t, err)
+	_, err = m.config.Etcd.Revoke(ctx, s.state.Lease)
+	require.NoError(t, err)
+	looked := errors.New("looked")
+	err = s.through(ctx, direction{
+		to: s.atServer(), last: Moved,
+		moves: func(context.Context) ([]move, error) {
+			if s.state.Phase != Freezing {
+				return nil, nil
+			}
+			abandoned, err := Abandoned(ctx, m.config.Etcd, "/state")
+			require.NoError(t, err)
+			require.False(t, abandoned)
+			return nil, looked
+		},
+		prepare:  func(context.Context) error { return nil },
+		overtake: func(context.Context) (bool, error) { return true, nil },
+	})
+	require.ErrorIs(t, err, looked)
+}
+
+// An abort removes copies whose definition was deleted meanwhile.
+func TestAbortAfterDefinitionWasDeleted(t *testing.T) {
+	scene := usualScene()
+	scene.etcd, scene.defined = map[string]string{}, true
+	m := scene.migration(t, newMigration(t).config.Etcd)
+	m.config.Report, m.config.HistoryKey = func(Progress) {}, "/history"
+	s, err := m.begin(t.Context(), Copying)
+	require.NoError(t, err)
+	prefix := m.config.Stores[0].Prefix
+	_, err = s.write(t.Context(), clientv3.OpPut(prefix+"default/one", usualObject))
+	require.NoError(t, err)
+	other := &Migration{config: m.config, dynamic: m.dynamic, kube: m.kube, aggregator: m.aggregator, metadata: m.metadata}
+	other.config.Stores, other.config.APIServices = nil, nil
+	require.NoError(t, other.Abort(t.Context()))
+	response, err := m.config.Etcd.Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	require.NoError(t, err)
+	require.Zero(t, response.Count)
+}
+
+// An abort of nothing does not end the freeze of a migration that begins at the same time.
+func TestAbortOfNothingIsFenced(t *testing.T) {
+	config := newMigration(t).config
+	other := &Migration{config: config}
+	config.Cluster = &rest.Config{Transport: transportFunc(func(req *http.Request) (*http.Response, error) {
+		assert.Equal(t, http.MethodGet, req.Method, "%s was sent", req.URL)
+		// As if this process were suspended here.
+		if s, err := other.begin(t.Context(), Copying); assert.NoError(t, err) {
+			assert.NoError(t, s.enter(t.Context(), Freezing))
+		}
+		return answered(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, `{"kind":"PriorityLevelConfiguration","apiVersion":"flowcontrol.apiserver.k8s.io/v1","metadata":{"name":"migrate.example.com"}}`)()
+	})}
+	m, err := New(config)
+	require.NoError(t, err)
+	err = m.Abort(t.Context())
+	require.ErrorIs(t, err, ErrNone)
+	require.ErrorContains(t, err, errSuperseded.Error())
+}
+
+type transportFunc func(*http.Request) (*http.Response, error)
+
+func (f transportFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

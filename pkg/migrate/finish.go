@@ -21,13 +21,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
@@ -77,7 +81,7 @@ func (m *Migration) PlanFinish(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	p := &plan{Migration: m}
-	err = p.run(ctx, nil, append(p.finishChecks(state), planCheck{"copies", func(ctx context.Context, _ []definition) error { return p.noteCopies(ctx, state) }}))
+	err = p.run(ctx, nil, append(p.finishChecks(state), planCheck{"written", p.require(CopiesWritten, func(ctx context.Context) error { return p.checkWritten(ctx, state) })}, planCheck{"copies", func(ctx context.Context, _ []definition) error { return p.noteCopies(ctx, state) }}))
 	return p.findings, err
 }
 
@@ -107,6 +111,7 @@ func (p *plan) finishChecks(state State) []planCheck {
 			}
 			return &refusal{fmt.Sprintf("the migration is in the phase %s", state.Phase), fmt.Sprintf("finish it when it is in the phase %s", Moved)}
 		})},
+		{"kube-etcd", p.require(OtherEtcd, p.checkKubeEtcd)},
 		{"finalizers", p.require(CopiesFinalized, func(context.Context) error {
 			if state.Phase != Moved || p.config.Defined || len(state.Finalized) == 0 {
 				return nil
@@ -230,8 +235,65 @@ func (s *session) finishBack(ctx context.Context) error {
 	return s.annotate(ctx, "")
 }
 
+// checkWritten returns an error if kube-apiserver has objects that were created there after the others had moved, as
+// while no APIService led to the server. They would be deleted as copies.
+func (m *Migration) checkWritten(ctx context.Context, state State) error {
+	if state.Phase != Moved || !m.config.Defined {
+		return nil
+	}
+	moves, err := m.moves(ctx)
+	if err != nil {
+		return err
+	}
+	var written []string
+	for _, move := range moves {
+		moved, err := strconv.ParseInt(state.Revisions[move.Resource], 10, 64)
+		if err != nil {
+			continue // An aborted way back has written some of the copies.
+		}
+		look := func(key string, revision int64) error {
+			if revision <= moved {
+				return nil
+			}
+			response, err := m.config.Etcd.Get(ctx, move.Prefix+key, clientv3.WithCountOnly())
+			if err == nil && response.Count == 0 {
+				written = append(written, move.Resource+"/"+key)
+			}
+			return err
+		}
+		if m.config.KubeEtcd != nil {
+			_, err = m.inKubeEtcd().each(ctx, move, func(key string, kv *mvccpb.KeyValue) error { return look(key, kv.ModRevision) }, clientv3.WithKeysOnly())
+		} else {
+			_, err = m.list(ctx, local(move.from), func(object *unstructured.Unstructured) error {
+				if object.GetDeletionTimestamp() != nil {
+					return nil // An earlier process may have deleted it.
+				}
+				revision, err := strconv.ParseInt(object.GetResourceVersion(), 10, 64)
+				if err != nil {
+					return err
+				}
+				return look(keyOf(object), revision)
+			})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(written) == 0 {
+		return nil
+	}
+	const most = 10
+	return &refusal{
+		fmt.Sprintf("%d objects were created at kube-apiserver after the others had moved, and the server does not have them: %s", len(written), strings.Join(written[:min(most, len(written))], ", ")),
+		fmt.Sprintf("read them at /apis/%s, and create them at the server", path.Join(local(moves[0].from).Group, moves[0].from.Version, local(moves[0].from).Resource)),
+	}
+}
+
 // finishDefined removes kube-apiserver's copies and leaves the definitions.
 func (s *session) finishDefined(ctx context.Context) error {
+	if err := s.checkWritten(ctx, s.state); err != nil {
+		return err
+	}
 	moves, err := s.movesBack(ctx)
 	if err != nil {
 		return err
@@ -244,7 +306,7 @@ func (s *session) finishDefined(ctx context.Context) error {
 		}
 		for key, before := range found {
 			if err := copies.write(ctx, move, key, &before, nil); err != nil {
-				return fmt.Errorf("deleting kube-apiserver's copy of %s %s, which does no harm if it stays; give --kube-etcd-servers, since webhooks and policies can't refuse it then: %w", move.GroupResource, key, err)
+				return fmt.Errorf("deleting kube-apiserver's copy of %s %s, so that the definition is not as it was: run this again; with --kube-etcd-servers, no webhook or policy can refuse it: %w", move.GroupResource, key, err)
 			}
 		}
 		s.progress("kube-apiserver has no %s of its own", move.GroupResource)

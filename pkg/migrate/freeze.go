@@ -113,7 +113,32 @@ func (s *session) freeze(ctx context.Context) error {
 		return fmt.Errorf("kube-apiserver does not keep clients from writing: %w", err)
 	}
 	s.frozen = true
-	return settle(ctx)
+	longest, err := s.longestWebhook(ctx)
+	if err != nil {
+		return err
+	}
+	return wait(ctx, max(freezeSettle, longest))
+}
+
+// longestWebhook returns how long a write may be at validating webhooks. They are called after the policy, which may not
+// have existed yet.
+func (m *Migration) longestWebhook(ctx context.Context) (longest time.Duration, err error) {
+	configurations, err := m.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("reading the webhooks: %w", err)
+	}
+	resources := sets.New[string]()
+	for _, store := range m.config.Stores {
+		resources.Insert(store.Resource)
+	}
+	for _, configuration := range configurations.Items {
+		for _, webhook := range configuration.Webhooks {
+			if m.matches(webhook.Rules, resources) && webhook.TimeoutSeconds != nil {
+				longest = max(longest, time.Duration(*webhook.TimeoutSeconds)*time.Second)
+			}
+		}
+	}
+	return longest, nil
 }
 
 // settle waits until all kube-apiservers know what one knows.
@@ -356,10 +381,14 @@ func (m *Migration) tryWrite(ctx context.Context, move move, object *unstructure
 func (m *Migration) thaw(ctx context.Context, until time.Time) error {
 	_, err := m.kube.FlowcontrolV1().PriorityLevelConfigurations().Get(ctx, m.freezeName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
+		// Somebody may have deleted it, since writes hang.
+		_, err = m.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(ctx, m.freezeName(), metav1.GetOptions{})
+	}
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading the PriorityLevelConfiguration that holds writes: %w", err)
+		return fmt.Errorf("reading what freezes writes: %w", err)
 	}
 	// Writes are held until no kube-apiserver and no server would refuse them.
 	if err := m.allow(ctx, m.freezeName()); err != nil {

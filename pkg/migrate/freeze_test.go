@@ -26,10 +26,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // Writes are frozen if the policy refuses them, and not if only something else does.
@@ -126,6 +131,49 @@ func TestRefusedFreeze(t *testing.T) {
 					require.EqualError(t, err, test.ended)
 				}
 			})
+		})
+	}
+}
+
+// Somebody may delete the priority level, since writes hang. The policy still goes.
+func TestThawWithoutPriorityLevel(t *testing.T) {
+	scene := usualScene()
+	scene.object = ""
+	scene.kube = append(scene.kube, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "migrate.example.com"}})
+	m := scene.migration(t, newMigration(t).config.Etcd)
+	m.config.Report = func(Progress) {}
+	client, ok := m.dynamic.(*dynamicfake.FakeDynamicClient)
+	require.True(t, ok)
+	synctest.Test(t, func(t *testing.T) { require.NoError(t, m.thaw(t.Context(), time.Time{})) })
+	var deleted []string
+	for _, action := range client.Actions() {
+		if action.GetVerb() == "delete" {
+			deleted = append(deleted, action.GetResource().Resource)
+		}
+	}
+	require.Equal(t, []string{"validatingadmissionpolicybindings", "validatingadmissionpolicies", "flowschemas", "flowschemas", "prioritylevelconfigurations"}, deleted)
+}
+
+// A write may be at a validating webhook when the freeze begins, and be stored later.
+func TestLongestWebhook(t *testing.T) {
+	webhook := func(group string, seconds int32) admissionregistrationv1.ValidatingWebhook {
+		return admissionregistrationv1.ValidatingWebhook{TimeoutSeconds: &seconds, Rules: []admissionregistrationv1.RuleWithOperations{{
+			Rule: admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{"*"}},
+		}}}
+	}
+	for name, test := range map[string]struct {
+		webhooks []admissionregistrationv1.ValidatingWebhook
+		want     time.Duration
+	}{
+		"none":             {nil, 0},
+		"of another group": {[]admissionregistrationv1.ValidatingWebhook{webhook("apps", 30)}, 0},
+		"the longest":      {[]admissionregistrationv1.ValidatingWebhook{webhook("example.com", 5), webhook("*", 10), webhook("apps", 30)}, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &Migration{config: Config{Group: "example.com", Stores: []keys.Objects{things}}, kube: kubefake.NewClientset(&admissionregistrationv1.ValidatingWebhookConfiguration{Webhooks: test.webhooks})}
+			longest, err := m.longestWebhook(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, test.want, longest)
 		})
 	}
 }

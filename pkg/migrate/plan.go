@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,6 +41,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/storage/value"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/bodycost"
@@ -234,7 +236,7 @@ func (p *plan) checkAPIServices(ctx context.Context, _ []definition) error {
 		case apiService == nil:
 			// No definition has the version, so that the server's manifests can register it.
 		case apiService.Spec.Service != nil:
-			p.fail(LeadsToServer, "delete the APIService: kube-apiserver creates it again for the definitions", "the APIService %s leads to a server, so that clients do not see the custom resources", name)
+			p.fail(LeadsToServer, "nothing if the objects have moved there already; otherwise delete the APIService: kube-apiserver creates it again for the definitions", "the APIService %s leads to a server, so that clients do not see the custom resources", name)
 		case apiService.Labels[cluster.ManagedLabel] == "":
 			p.fail(NotManaged, "delete the APIService: kube-apiserver creates it again with the label", "the APIService %s has no label %s", name, cluster.ManagedLabel)
 		}
@@ -250,7 +252,7 @@ func (p *plan) checkEtcd(ctx context.Context, found []definition) error {
 			return fmt.Errorf("reading the server's etcd: %w", err)
 		}
 		if response.Count > 0 {
-			p.fail(ServerHasObjects, "delete them: those of the same names would be overwritten, and the others deleted", "the server has %d %s already", response.Count, store.GroupResource)
+			p.fail(ServerHasObjects, "nothing if they have moved already, so that clients use them; otherwise delete them: those of the same names would be overwritten, and the others deleted", "the server has %d %s already", response.Count, store.GroupResource)
 		}
 	}
 	return p.checkRevisions(false)(ctx, found)
@@ -600,10 +602,14 @@ func (m *Migration) PlanBack(ctx context.Context) ([]Finding, error) {
 	}
 	p := &plan{Migration: m}
 	err = p.run(ctx, nil, []planCheck{
-		{"migration", p.require(NotMoved, func(context.Context) error { return m.checkReturnable(state) })},
+		{"migration", p.require(NotMoved, func(ctx context.Context) error {
+			return errors.Join(m.checkReturnable(state), m.checkCopies(ctx, state))
+		})},
 		{"apiservices", p.require(NotRegistered, m.checkRegistered)},
 		{"etcd", p.checkRevisions(true)},
+		{"kube-etcd", p.require(OtherEtcd, m.checkKubeEtcd)},
 		{"encryption", p.require(Encrypted, m.checkEncryption)},
+		{"undefined", p.require(ObjectsUndefined, m.checkUndefined)},
 		{"objects", func(ctx context.Context, _ []definition) error { return p.checkObjectsBack(ctx, state) }},
 		{"updates", p.checkUpdates(state, true)},
 	})
@@ -620,6 +626,63 @@ func (m *Migration) checkReturnable(state State) error {
 	return fmt.Errorf("the migration is in the phase %s, and not in %s", state.Phase, Moved)
 }
 
+// checkCopies returns an error if a definition was deleted since the objects moved, and kube-apiserver's copies with it.
+func (m *Migration) checkCopies(ctx context.Context, state State) error {
+	if state.Phase != Moved || m.config.KubeEtcd != nil {
+		return nil
+	}
+	found, err := m.definitions(ctx)
+	for _, d := range found {
+		if before := state.Definitions[d.Name]["metadata.uid"]; before != "" && before != string(d.UID) {
+			return errAllNew
+		}
+	}
+	return err
+}
+
+// checkUndefined returns an error if the server has objects whose definition is gone. Clients would not reach them any
+// more.
+func (m *Migration) checkUndefined(ctx context.Context) error {
+	if !m.config.Defined || len(m.config.Stores) == 0 {
+		return nil
+	}
+	prefixes := []string{path.Dir(path.Dir(m.config.Stores[0].Prefix)) + "/"}
+	for _, store := range m.config.Stores {
+		prefixes = append(prefixes, store.Prefix)
+	}
+	// At the same moment.
+	var counts []clientv3.Op
+	for _, prefix := range prefixes {
+		counts = append(counts, clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithCountOnly()))
+	}
+	response, err := m.config.Etcd.Txn(ctx).Then(counts...).Commit()
+	if err != nil {
+		return fmt.Errorf("reading the server's etcd: %w", err)
+	}
+	undefined := response.Responses[0].GetResponseRange().Count
+	for _, defined := range response.Responses[1:] {
+		undefined -= defined.GetResponseRange().Count
+	}
+	if undefined == 0 {
+		return nil
+	}
+	return &refusal{fmt.Sprintf("the server has %d objects of %s without a CustomResourceDefinition, which clients would not reach any more", undefined, m.config.Group),
+		"apply their definition again, or delete them"}
+}
+
+// uidsAtKube returns the UIDs of kube-apiserver's copies by key, or nil if it does not serve them.
+func (m *Migration) uidsAtKube(ctx context.Context, move move) (map[string]types.UID, error) {
+	if !m.config.Defined || m.config.KubeEtcd != nil {
+		return nil, nil
+	}
+	uids := map[string]types.UID{}
+	_, err := m.list(ctx, local(move.from), func(object *unstructured.Unstructured) error {
+		uids[keyOf(object)] = object.GetUID()
+		return nil
+	})
+	return uids, err
+}
+
 // checkObjectsBack names the objects that get another UID, and those that are too large.
 func (p *plan) checkObjectsBack(ctx context.Context, state State) error {
 	moves, err := p.moves(ctx)
@@ -629,10 +692,14 @@ func (p *plan) checkObjectsBack(ctx context.Context, state State) error {
 	for _, move := range moves {
 		count, created := 0, []string{}
 		var large named
-		_, err := p.list(ctx, move.from, func(object *unstructured.Unstructured) error {
+		uids, err := p.uidsAtKube(ctx, move)
+		if err != nil {
+			return err
+		}
+		_, err = p.list(ctx, move.from, func(object *unstructured.Unstructured) error {
 			count++
 			name := keyOf(object)
-			if !object.GetCreationTimestamp().Time.Before(state.Switched) {
+			if uids == nil && !object.GetCreationTimestamp().Time.Before(state.Switched) || uids != nil && uids[name] != object.GetUID() {
 				created = append(created, name)
 			}
 			if err := p.tryBack(ctx, move, object); errors.Is(err, errTooLarge) {
@@ -648,7 +715,7 @@ func (p *plan) checkObjectsBack(ctx context.Context, state State) error {
 		case p.config.KubeEtcd != nil || len(created) == 0:
 			p.notice(ObjectsMove, "", "%d %s would move back, with their UIDs", count, move.GroupResource)
 		default:
-			p.notice(NewUIDs, "give --kube-etcd-servers to keep their UIDs", "%d %s would move back, and %d of them get another UID, since they were created after the others had moved: the garbage collector deletes what they own: %v", count, move.GroupResource, len(created), created)
+			p.notice(NewUIDs, "give --kube-etcd-servers to keep their UIDs", "%d %s would move back, and %d of them get another UID, since kube-apiserver has no copies with the same: the garbage collector deletes what they own: %v", count, move.GroupResource, len(created), created)
 		}
 		if large.total == 0 {
 			continue

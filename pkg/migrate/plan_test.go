@@ -96,7 +96,7 @@ func TestCheckAPIServices(t *testing.T) {
 		"of a definition":               {&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: definition}}, ""},
 		"of no version of a definition": {&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v2.example.com"}}, ""},
 		"of a server": {&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{}}},
-			"failure the APIService v1.example.com leads to a server, so that clients do not see the custom resources: delete the APIService: kube-apiserver creates it again for the definitions"},
+			"failure the APIService v1.example.com leads to a server, so that clients do not see the custom resources: nothing if the objects have moved there already; otherwise delete the APIService: kube-apiserver creates it again for the definitions"},
 		"without the label": {&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name}},
 			"failure the APIService v1.example.com has no label kube-aggregator.kubernetes.io/automanaged: delete the APIService: kube-apiserver creates it again with the label"},
 	} {

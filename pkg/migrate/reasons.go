@@ -65,11 +65,16 @@ const (
 	NotRegistered Reason = "NotRegistered"
 	Encrypted     Reason = "Encrypted"
 	NewUIDs       Reason = "NewUIDs"
+	// ObjectsUndefined are at the server, whose definition is gone.
+	ObjectsUndefined Reason = "ObjectsUndefined"
+	// OtherEtcd is also a finding of "finish".
+	OtherEtcd Reason = "OtherEtcd"
 
 	// Only plans of "finish" have these.
 	NotEnded        Reason = "NotEnded"
 	CopiesFinalized Reason = "CopiesFinalized"
 	CopiesUsed      Reason = "CopiesUsed"
 	VersionNotMoved Reason = "VersionNotMoved"
+	CopiesWritten   Reason = "CopiesWritten"
 	CopiesDeleted   Reason = "CopiesDeleted"
 )

@@ -19,6 +19,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"regexp"
@@ -64,9 +65,14 @@ type scene struct {
 	kube       []runtime.Object
 	owned      []runtime.Object
 	metrics    string
-	// etcd is what the server's etcd has, and kubeEtcd says that the same is kube-apiserver's.
-	etcd     map[string]string
-	kubeEtcd bool
+	// etcd is what the server's etcd has. kubeEtcd says that the same is kube-apiserver's, and otherEtcd that it is
+	// that of another one.
+	etcd                map[string]string
+	kubeEtcd, otherEtcd bool
+	// defined says that the server serves what the definition defines.
+	defined bool
+	// atKube is kube-apiserver's copy, as JSON.
+	atKube string
 	// refused, refusedUpdate, refusedGet and refusedList are the errors of all reads, of updates,
 	// of reading the object, and of listing it.
 	refused, refusedUpdate, refusedGet, refusedList error
@@ -129,8 +135,14 @@ func (s *scene) migration(t *testing.T, etcd *clientv3.Client) *Migration {
 	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		definitions: "CustomResourceDefinitionList",
 		{Group: "example.com", Version: "v1", Resource: "things"}: "ThingList",
+		local(thingsV1): "ThingList",
 	})
-	for name, text := range map[string]string{"customresourcedefinitions": s.definition, "things": s.object} {
+	if s.kubeEtcd && !s.otherEtcd {
+		response, err := etcd.Put(t.Context(), "/registry/apiextensions.k8s.io/customresourcedefinitions/things.example.com", "")
+		require.NoError(t, err)
+		s.inDefinition(`"metadata": {`, fmt.Sprintf(`"metadata": {"resourceVersion": "%d", `, response.Header.Revision))
+	}
+	for name, text := range map[string]string{"customresourcedefinitions": s.definition, "things": s.object, local(thingsV1).Resource: s.atKube} {
 		list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}, Items: unmarshal(t, text)}
 		list.SetResourceVersion(s.revision)
 		objects.PrependReactor("list", name, func(clienttesting.Action) (bool, runtime.Object, error) { return true, list, nil })
@@ -167,7 +179,7 @@ func (s *scene) migration(t *testing.T, etcd *clientv3.Client) *Migration {
 	m := &Migration{
 		config: Config{
 			Group: "example.com", APIServices: []string{"v1.example.com"}, Stores: []keys.Objects{s.store}, Etcd: etcd, StateKey: "/state",
-			Lease: "controllers", MaxElements: 20, MaxOwners: 2, Service: apiregistrationv1.ServiceReference{Namespace: "server"}, KubePrefix: "/registry",
+			Defined: s.defined, Lease: "controllers", MaxElements: 20, MaxOwners: 2, Service: apiregistrationv1.ServiceReference{Namespace: "server"}, KubePrefix: "/registry",
 		},
 		dynamic: objects, kube: kube, aggregator: aggregatorfake.NewClientset(s.apiService), metadata: owned,
 		metrics: func(context.Context) ([]byte, error) { return []byte(s.metrics), nil },
@@ -419,7 +431,22 @@ var findings = map[Reason]struct {
 			s.registered()
 			s.object = strings.Replace(s.object, "2026-01", "2026-03", 1)
 		},
-		want: "notice 1 things.example.com would move back, and 1 of them get another UID, since they were created after the others had moved: the garbage collector deletes what they own: [default/one]",
+		want: "notice 1 things.example.com would move back, and 1 of them get another UID, since kube-apiserver has no copies with the same: the garbage collector deletes what they own: [default/one]",
+	},
+	ObjectsUndefined: {back: true,
+		change: func(s *scene) {
+			s.registered()
+			s.defined = true
+			s.etcd["/registry/example.com/gadgets/default/one"] = usualObject
+		},
+		want: "failure the server has 1 objects of example.com without a CustomResourceDefinition, which clients would not reach any more",
+	},
+	OtherEtcd: {back: true,
+		change: func(s *scene) {
+			s.registered()
+			s.kubeEtcd, s.otherEtcd = true, true
+		},
+		want: "failure things.example.com is not in the etcd of --kube-etcd-servers, below --kube-etcd-prefix, as in kube-apiserver",
 	},
 	NotEnded: {finish: true,
 		change: func(s *scene) { s.etcd["/state"] = `{"phase": "Switching"}` },
@@ -442,6 +469,15 @@ var findings = map[Reason]struct {
 			s.inDefinition(`"served": false`, `"served": true`)
 		},
 		want: "failure the CustomResourceDefinition things.example.com serves the version v1beta1, which the server does not have, so that kube-apiserver answers for it, and what was written there would be deleted",
+	},
+	CopiesWritten: {finish: true,
+		change: func(s *scene) {
+			s.registered()
+			s.defined = true
+			s.etcd["/state"] = `{"phase": "Moved", "revisions": {"things": "5"}}`
+			s.atKube = strings.Replace(usualObject, `"uid"`, `"resourceVersion": "6", "uid"`, 1)
+		},
+		want: "failure 1 objects were created at kube-apiserver after the others had moved, and the server does not have them: things/default/one",
 	},
 	CopiesDeleted: {finish: true,
 		change: func(s *scene) { s.etcd["/state"] = `{"phase": "Moved", "objects": {"things": 3}}` },
@@ -583,4 +619,71 @@ func names(t *testing.T, file, pattern string) (found []string) {
 	}
 	slices.Sort(found)
 	return found
+}
+
+// What kube-apiserver has written since the objects moved is a copy if it had been written before, or if the server has
+// it, too.
+func TestCheckWritten(t *testing.T) {
+	m := newMigration(t)
+	for name, test := range map[string]struct {
+		state    string
+		metadata string
+		atServer bool
+		kubeEtcd bool
+		want     string
+	}{
+		"written before":                {`"revisions": {"things": "6"}`, `"resourceVersion": "6"`, false, false, ""},
+		"written since":                 {`"revisions": {"things": "5"}`, `"resourceVersion": "6"`, false, false, "1 objects were created at kube-apiserver after the others had moved, and the server does not have them: things/default/one: read them at /apis/com/v1/things.example, and create them at the server"},
+		"at the server, too":            {`"revisions": {"things": "5"}`, `"resourceVersion": "6"`, true, false, ""},
+		"deleted by an earlier process": {`"revisions": {"things": "5"}`, `"resourceVersion": "6", "deletionTimestamp": "2026-01-01T00:00:00Z"`, false, false, ""},
+		"moved back and forth":          {`"objects": {}`, `"resourceVersion": "6"`, false, false, ""},
+		"in its etcd":                   {`"revisions": {"things": "1"}`, `"generation": 1`, false, true, "1 objects were created at kube-apiserver after the others had moved, and the server does not have them: things/default/one: read them at /apis/com/v1/things.example, and create them at the server"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene := usualScene()
+			scene.etcd = map[string]string{"/state": `{"phase": "Moved", ` + test.state + `}`}
+			scene.defined, scene.kubeEtcd = true, test.kubeEtcd
+			scene.etcd["/kube/example.com/things/default/one"] = usualObject
+			scene.atKube = strings.Replace(usualObject, `"uid"`, test.metadata+`, "uid"`, 1)
+			if test.atServer {
+				scene.etcd["/registry/example.com/things/default/one"] = usualObject
+			}
+			planned := scene.migration(t, m.config.Etcd)
+			planned.config.KubePrefix = "/kube"
+			state, err := planned.Status(t.Context())
+			require.NoError(t, err)
+			err = planned.checkWritten(t.Context(), state)
+			if test.want == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, test.want)
+			}
+		})
+	}
+}
+
+// With the definition's objects at kube-apiserver, their UIDs tell which are kept on the way back.
+func TestUIDsAtKube(t *testing.T) {
+	m := newMigration(t)
+	for name, test := range map[string]struct{ atKube, want string }{
+		"the same": {usualObject, "notice 1 things.example.com would move back, with their UIDs"},
+		"another":  {strings.Replace(usualObject, `"uid": "1"`, `"uid": "2"`, 1), "notice 1 things.example.com would move back, and 1 of them get another UID, since kube-apiserver has no copies with the same: the garbage collector deletes what they own: [default/one]"},
+		"none":     {"", "notice 1 things.example.com would move back, and 1 of them get another UID, since kube-apiserver has no copies with the same: the garbage collector deletes what they own: [default/one]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene := usualScene()
+			scene.etcd = map[string]string{}
+			scene.registered()
+			scene.defined, scene.atKube = true, test.atKube
+			all, err := scene.migration(t, m.config.Etcd).PlanBack(t.Context())
+			require.NoError(t, err)
+			var got []string
+			for _, finding := range all {
+				if finding.Reason == ObjectsMove || finding.Reason == NewUIDs {
+					got = append(got, string(finding.Status)+" "+finding.Cause)
+				}
+			}
+			require.Equal(t, []string{test.want}, got, "%+v", all)
+		})
+	}
 }

@@ -99,6 +99,8 @@ type State struct {
 	// History is a revision of kube-apiserver's etcd. kube-apiserver has no earlier history of its
 	// own objects. It is known while they move back.
 	History int64 `json:"history,omitempty"`
+	// Prefixes are those of the copies in the server's etcd. Definitions of some may be gone by now.
+	Prefixes []string `json:"prefixes,omitempty"`
 	// Progress is how far the present pass over all objects is, and set by Status only.
 	Progress *Progress `json:"progress,omitempty"`
 }
@@ -184,6 +186,9 @@ func (m *Migration) begin(ctx context.Context, phase Phase, from ...definition) 
 		Group: m.config.Group, Phase: phase, Started: time.Now().UTC().Truncate(time.Second),
 	}}
 	var err error
+	for _, store := range m.config.Stores {
+		s.state.Prefixes = append(s.state.Prefixes, store.Prefix)
+	}
 	if len(from) > 0 {
 		if s.state.Definitions, err = s.digests(from); err != nil {
 			return nil, err

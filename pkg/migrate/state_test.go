@@ -62,6 +62,7 @@ const savedState = `{
 	"definitions": {"things.example.com": {"metadata.uid": "1", "spec.scope": "abc"}},
 	"objects": {"things": 3},
 	"revisions": {"things": "41"},
+	"prefixes": ["/registry/example.com/things/"],
 	"finalized": ["things/default/a"],
 	"switched": "2026-01-01T00:02:00Z",
 	"returning": true,
@@ -85,6 +86,7 @@ func TestSavedState(t *testing.T) {
 		Objects:     map[string]int{"things": 3}, Revisions: map[string]string{"things": "41"}, Finalized: []string{"things/default/a"},
 		Switched: at(2), Returning: true, NewUIDs: []string{"things/default/b"}, Served: map[string][]string{"things.example.com": {"v1", "v1beta1"}},
 		Conversions: map[string]json.RawMessage{"things.example.com": json.RawMessage(`{"strategy": "None"}`)}, Service: "server/server", History: 77,
+		Prefixes: []string{"/registry/example.com/things/"},
 		Registered: map[string]apiregistrationv1.APIServiceSpec{"v1.example.com": {
 			Service: &apiregistrationv1.ServiceReference{Namespace: "server", Name: "server", Port: new(int32(443))},
 			Group:   "example.com", Version: "v1", GroupPriorityMinimum: 1000, VersionPriority: 100,

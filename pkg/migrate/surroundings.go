@@ -176,9 +176,9 @@ func (p *plan) checkQuotas(ctx context.Context, resources sets.Set[string]) erro
 }
 
 // matches tells whether rules are about some of these resources of the group.
-func (p *plan) matches(rules []admissionregistrationv1.RuleWithOperations, resources sets.Set[string]) bool {
+func (m *Migration) matches(rules []admissionregistrationv1.RuleWithOperations, resources sets.Set[string]) bool {
 	return slices.ContainsFunc(rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
-		if !slices.Contains(rule.APIGroups, p.config.Group) && !slices.Contains(rule.APIGroups, "*") {
+		if !slices.Contains(rule.APIGroups, m.config.Group) && !slices.Contains(rule.APIGroups, "*") {
 			return false
 		}
 		return slices.ContainsFunc(rule.Resources, func(resource string) bool {

@@ -111,6 +111,7 @@ func (s *session) copyLate(ctx context.Context) error {
 		case err != nil:
 			return err
 		case count > 0:
+			s.state.Revisions[move.Resource] = positions[i].revision
 			s.progress("%d %s were written after the freeze, by a kube-apiserver that learned late of it, and have been copied", count, move.GroupResource)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -223,11 +224,14 @@ func (m *Migration) atKube() target {
 }
 
 // inKubeEtcd are objects in kube-apiserver's etcd, in JSON.
-type inKubeEtcd struct{ inEtcd }
+type inKubeEtcd struct {
+	inEtcd
+	m *Migration
+}
 
 func (m *Migration) inKubeEtcd() inKubeEtcd {
 	prefix := func(move move) string { return path.Join(m.config.KubePrefix, move.Group, move.Resource) + "/" }
-	return inKubeEtcd{inEtcd{m.config.KubeEtcd, "kube-apiserver's etcd", prefix, decodeAtKube}}
+	return inKubeEtcd{inEtcd{m.config.KubeEtcd, "kube-apiserver's etcd", prefix, decodeAtKube}, m}
 }
 
 // decodeAtKube decodes an object as it is stored. An object in another storage version has another
@@ -243,6 +247,31 @@ func decodeAtKube(_ context.Context, move move, key string, value []byte) (held,
 	}
 	data, err := object.MarshalJSON()
 	return held{content: contentOf(data), uid: object.GetUID()}, err
+}
+
+// checkKubeEtcd returns an error unless kube-apiserver's etcd has the definitions, as kube-apiserver shows them. Another
+// prefix, or another cluster's etcd, has no such objects, or others.
+func (m *Migration) checkKubeEtcd(ctx context.Context) error {
+	if m.config.KubeEtcd == nil {
+		return nil
+	}
+	// A definition may just change.
+	return eventually(ctx, freezeSettle, func(ctx context.Context) error {
+		found, err := m.definitions(ctx)
+		if err != nil {
+			return err
+		}
+		for _, d := range found {
+			response, err := m.config.KubeEtcd.Get(ctx, path.Join(m.config.KubePrefix, "apiextensions.k8s.io/customresourcedefinitions", d.Name))
+			if err != nil {
+				return fmt.Errorf("reading kube-apiserver's etcd: %w", err)
+			}
+			if len(response.Kvs) == 0 || strconv.FormatInt(response.Kvs[0].ModRevision, 10) != d.ResourceVersion {
+				return &refusal{fmt.Sprintf("%s is not in the etcd of --kube-etcd-servers, below --kube-etcd-prefix, as in kube-apiserver", d.Name), "give the --etcd-servers and the --etcd-prefix of this cluster's kube-apiserver"}
+			}
+		}
+		return nil
+	})
 }
 
 // checkEncryption returns an error if kube-apiserver encrypts objects that this process would write
@@ -283,6 +312,12 @@ func (inKubeEtcd) notable(*unstructured.Unstructured, *held) bool { return false
 // write fails if the object has been written since it was read. Another process may have continued the migration
 // while this one was suspended, and clients may write again.
 func (k inKubeEtcd) write(ctx context.Context, move move, key string, before *held, after *wanted) error {
+	if s := k.m.claimed; s != nil {
+		// A client may have deleted the object since, so that it does not exist, as before.
+		if _, err := s.write(ctx); err != nil {
+			return err
+		}
+	}
 	key = k.prefix(move) + key
 	operation := clientv3.OpDelete(key)
 	if after != nil {
@@ -436,17 +471,11 @@ func (m throughKube) write(ctx context.Context, move move, key string, before *h
 // deleteHeld deletes an object from kube-apiserver's own etcd despite its finalizers. Controllers
 // have handled them for the server's object.
 func deleteHeld(ctx context.Context, client dynamic.ResourceInterface, name string, before *held) error {
-	if before.finalized {
-		_, err := client.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{FieldManager: fieldManager})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
 	policy := metav1.DeletePropagationBackground
 	err := client.Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &policy})
+	if err == nil && before.finalized {
+		_, err = client.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{FieldManager: fieldManager})
+	}
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -19,6 +19,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/klog/v2"
@@ -71,9 +73,13 @@ func (h *history) read(ctx context.Context, client *clientv3.Client, prefix stri
 	if err != nil {
 		return err
 	}
+	found := sets.New[string]()
 	for _, kv := range response.Kvs {
-		h.set(strings.TrimPrefix(string(kv.Key), prefix), string(kv.Value))
+		group := strings.TrimPrefix(string(kv.Key), prefix)
+		found.Insert(group)
+		h.set(group, string(kv.Value))
 	}
+	h.unset(func(group string) bool { return !found.Has(group) })
 	select {
 	case <-h.known:
 	default:
@@ -81,15 +87,27 @@ func (h *history) read(ctx context.Context, client *clientv3.Client, prefix stri
 	}
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	for changes := range client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(response.Header.Revision+1), clientv3.WithFilterDelete()) {
+	for changes := range client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(response.Header.Revision+1)) {
 		for _, event := range changes.Events {
-			h.set(strings.TrimPrefix(string(event.Kv.Key), prefix), string(event.Kv.Value))
+			group := strings.TrimPrefix(string(event.Kv.Key), prefix)
+			if event.Type == clientv3.EventTypeDelete {
+				h.unset(func(deleted string) bool { return deleted == group })
+			} else {
+				h.set(group, string(event.Kv.Value))
+			}
 		}
 		if err := changes.Err(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// unset lets watches of groups begin at any revision again, as after an aborted migration.
+func (h *history) unset(which func(group string) bool) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	maps.DeleteFunc(h.begins, func(group string, _ uint64) bool { return which(group) })
 }
 
 // set remembers a revision. A revision that can't be read delays no watches.

@@ -18,12 +18,17 @@ package storage
 
 import (
 	"context"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
 // watched is a storage whose watches say nothing.
@@ -54,4 +59,42 @@ func TestWatchesThatNobodyStopsAreForgotten(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, h.watches, "nobody has a watch any more")
 	})
+}
+
+// An aborted migration deletes the revision that it has set far ahead. Watches begin before it again.
+func TestRevisionsThatAreDeleted(t *testing.T) {
+	config := etcd.Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: 64 << 20}
+	member, err := config.Start(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, member.Close()) })
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{config.Endpoint()}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	const key = "/history/example.com"
+	begins := func(h *history) func() bool {
+		return func() bool {
+			h.lock.Lock()
+			defer h.lock.Unlock()
+			return h.check("example.com", 100) == nil
+		}
+	}
+	h := newHistory()
+	ctx, cancel := context.WithCancel(t.Context())
+	read := make(chan error, 1)
+	go func() { read <- h.read(ctx, client, "/history/") }()
+	<-h.known
+	for range 2 {
+		_, err = client.Put(t.Context(), key, "2000100")
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return !begins(h)() }, time.Minute, 10*time.Millisecond)
+		_, err = client.Delete(t.Context(), key)
+		require.NoError(t, err)
+		require.Eventually(t, begins(h), time.Minute, 10*time.Millisecond)
+	}
+	// A deletion that was missed is noticed, too.
+	cancel()
+	<-read
+	h.set("example.com", "2000100")
+	go func() { read <- h.read(t.Context(), client, "/history/") }()
+	require.Eventually(t, begins(h), time.Minute, 10*time.Millisecond)
 }

@@ -72,7 +72,7 @@ func TestPlan(t *testing.T) {
 	t.Run("objects at the server", func(t *testing.T) {
 		client := framework.ClientAt(t, c.ControlPlane, c.APIServer)
 		require.NoError(t, fixture.CreateToppings(t.Context(), client, "other"))
-		c.requireFailure(t, `etcd: the server has 1 toppings\.\S+ already: delete them: those of the same names would be overwritten, and the others deleted`)
+		c.requireFailure(t, `etcd: the server has 1 toppings\.\S+ already: nothing if they have moved already, so that clients use them; otherwise delete them: those of the same names would be overwritten, and the others deleted`)
 		require.NoError(t, client.RestaurantV1().Toppings().Delete(t.Context(), "other", metav1.DeleteOptions{}))
 	})
 	t.Run("controllers of the server", func(t *testing.T) {
