@@ -25,9 +25,6 @@ limitations under the License.
 // the kind and the version. PREFIX stands for the name of a group that Init has not written. The
 // manifests are those of this repository's own server, with other names.
 //
-// The types of imported definitions are written piece by piece. A template of them would consist
-// of conditions. A syntax tree has no place for comments, and so not for tags.
-//
 // All commands can be repeated. Existing files are left alone, and reported if they differ from
 // the ones that would be written. Lists in Go files, such as that of the kinds, are found in the
 // syntax tree and get missing elements.

@@ -54,26 +54,26 @@ type ImportOptions struct {
 
 // imported has the values for the templates of an imported kind, besides its options.
 type imported struct {
-	Doc, Imports, RootFields, Types string
-	Categories                      []string
-	Fields                          []selector
-	// Definition is the CustomResourceDefinition in YAML.
-	Definition                 string
-	KeepSpec                   string
+	// Root is the kind's struct, and Structs are those of its fields.
+	Root    *goStruct
+	Structs []*goStruct
+	// Spec has the fields besides the metadata and the status.
+	Spec                       []*goField
 	UsesFmt, HasSpec, OnlySpec bool
+	Categories                 []string
+	Selectors                  []selector
+	// Definition is the CustomResourceDefinition in YAML.
+	Definition string
 }
 
 // CategoryList returns the categories as Go source.
 func (i imported) CategoryList() string { return quoted(i.Categories) }
 
-// DocComment returns the doc comment of the kind, with the description of the definition.
-func (i imported) DocComment(kind Name, group string) string {
-	var b strings.Builder
-	if i.Doc == "" {
-		i.Doc = fmt.Sprintf("%s is %s of the %s.", kind, kind.AWords(), group)
-	}
-	comment(&b, "", i.Doc)
-	return strings.TrimSuffix(b.String(), "\n")
+// Uses tells whether the types of fields need a package.
+func (i imported) Uses(name string) bool {
+	return slices.ContainsFunc(append(i.Structs, i.Root), func(s *goStruct) bool {
+		return slices.ContainsFunc(s.Fields, func(f *goField) bool { return strings.Contains(f.Type.String(), name+".") })
+	})
 }
 
 // ImportCRD writes the kinds of CustomResourceDefinitions, each in its group. If one of them can't be written, none
@@ -346,7 +346,7 @@ func (k *importedKind) find() {
 			k.findings = append(k.findings, fmt.Sprintf("%s %s, which becomes %s", name.what, name.defined, name.usual))
 		}
 	}
-	root, made := preferred.root, imported{Doc: preferred.root.doc}
+	made := imported{Root: preferred.root, Structs: preferred.reader.structs}
 	for _, category := range names.Categories {
 		if category != "all" {
 			made.Categories = append(made.Categories, category)
@@ -358,7 +358,7 @@ func (k *importedKind) find() {
 		k.findings = append(k.findings, "the conversion webhook: write its conversions in Go")
 	}
 	var notes []string
-	made.Fields, notes = selectable(root, preferred.definition.SelectableFields)
+	made.Selectors, notes = selectable(made.Root, preferred.definition.SelectableFields)
 	subresources := preferred.definition.Subresources
 	k.Scale, k.made = subresources != nil && subresources.Scale != nil, made
 	k.findings = append(k.findings, notes...)
@@ -403,9 +403,7 @@ func (k *importedKind) write(ctx context.Context, all writer) (*Result, error) {
 		if err := m.acceptNames(name, append(version.reader.structs, version.root)); err != nil {
 			return nil, err
 		}
-		types := version.reader.types(true)
-		m.Imported.Doc, m.Imported.RootFields, m.Imported.Types = version.root.doc, fieldsOf(version.root.fields, true), types
-		m.Imported.Imports = imports(m.Imported.RootFields + types)
+		m.Imported.Root, m.Imported.Structs = version.root, version.reader.structs
 		if err := m.writeVersion(name, func() error { return m.renderTypes("import-types") }); err != nil {
 			return nil, err
 		}
@@ -423,21 +421,19 @@ func (k *importedKind) write(ctx context.Context, all writer) (*Result, error) {
 
 // declareImported fills in the values for the templates of the internal types and the declaration.
 func (m *module) declareImported(k *importedKind) (err error) {
-	made, preferred := k.made, k.versions[k.Preferred()]
+	made := k.made
 	if made.Definition, err = k.definition(); err != nil {
 		return err
 	}
-	made.UsesFmt = slices.ContainsFunc(made.Fields, func(field selector) bool { return strings.Contains(field.Value, "fmt.Sprint") })
-	for _, field := range preferred.root.fields {
-		if field.json == "status" && m.Status {
+	made.UsesFmt = slices.ContainsFunc(made.Selectors, func(s selector) bool { return strings.HasPrefix(s.Value, "fmt.") })
+	for _, field := range made.Root.Fields {
+		if field.JSON == "status" && m.Status {
 			continue
 		}
-		made.KeepSpec += fmt.Sprintf("to.%s = from.%[1]s\n", field.name)
-		made.HasSpec = made.HasSpec || field.json == "spec"
+		made.Spec = append(made.Spec, field)
+		made.HasSpec = made.HasSpec || field.JSON == "spec"
 	}
-	made.OnlySpec = made.KeepSpec == "to.Spec = from.Spec\n"
-	made.RootFields, made.Types = fieldsOf(preferred.root.fields, false), preferred.reader.types(false)
-	made.Imports = imports(made.RootFields + made.Types)
+	made.OnlySpec = len(made.Spec) == 1 && made.Spec[0].Name == "Spec"
 	m.Imported = &made
 	return nil
 }
@@ -469,9 +465,9 @@ func (m *module) acceptNames(version string, structs []*goStruct) error {
 	dir, _ := m.versionPackage(version)
 	var accepted []string
 	for _, of := range structs {
-		for _, field := range of.fields {
-			if !fieldName.MatchString(field.json) || field.name != strings.ToUpper(field.json[:1])+field.json[1:] {
-				accepted = append(accepted, fmt.Sprintf("API rule violation: names_match,%s,%s,%s\n", m.packagePath(dir), of.name, field.name))
+		for _, field := range of.Fields {
+			if !fieldName.MatchString(field.JSON) || field.Name != strings.ToUpper(field.JSON[:1])+field.JSON[1:] {
+				accepted = append(accepted, fmt.Sprintf("API rule violation: names_match,%s,%s,%s\n", m.packagePath(dir), of.Name, field.Name))
 			}
 		}
 	}

@@ -17,59 +17,60 @@ limitations under the License.
 package kit
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// selector is a field selector, with the statements that return its value.
-type selector struct{ Name, Value string }
+// selector is a field selector of an object o.
+type selector struct {
+	Name string
+	// Pointers are the pointers on the path to the field. If one of them is nil, the value is empty.
+	Pointers []string
+	// Value is an expression of the value as a string.
+	Value string
+}
 
 // selectable returns the field selectors of a kind.
 func selectable(root *goStruct, fields []apiextensionsv1.SelectableField) (made []selector, findings []string) {
 	for _, field := range fields {
-		value := expression(root, field.JSONPath)
-		if value == "" {
+		if s, found := follow(root, strings.TrimPrefix(field.JSONPath, ".")); found {
+			made = append(made, s)
+		} else {
 			findings = append(findings, "the field selector "+field.JSONPath+": write it by hand")
-			continue
 		}
-		made = append(made, selector{strings.TrimPrefix(field.JSONPath, "."), value})
 	}
 	return made, findings
 }
 
-// expression returns statements that return the value at a JSON path of an object o as a string. It returns
-// "" if it can't follow the path.
-func expression(root *goStruct, jsonPath string) string {
-	var statements strings.Builder
+// follow returns the selector of the field at a JSON path. It returns false if no selector can have it.
+func follow(root *goStruct, jsonPath string) (s selector, found bool) {
+	s.Name = jsonPath
 	within, value := root, "o"
 	var last *goField
-	for segment := range strings.SplitSeq(strings.TrimPrefix(jsonPath, "."), ".") {
+	for segment := range strings.SplitSeq(jsonPath, ".") {
 		if within == nil {
-			return ""
+			return s, false
 		}
 		if last = within.field(segment); last == nil {
-			return ""
+			return s, false
 		}
-		value += "." + last.name
-		if last.pointer {
-			fmt.Fprintf(&statements, "if %s == nil {\nreturn \"\"\n}\n", value)
+		value += "." + last.Name
+		if last.Pointer {
+			s.Pointers = append(s.Pointers, value)
 		}
-		within = last.goType.fields
+		within = last.Type.fields
 	}
-	text := last.goType.text
-	if last.goType.fields != nil || last.goType.list || last.goType.dictionary || text == "runtime.RawExtension" {
-		return ""
-	}
-	if text == "intstr.IntOrString" {
-		value += ".String()"
-	} else if last.pointer {
+	if last.Pointer {
 		value = "*" + value
 	}
-	if slices.Contains([]string{"int32", "int64", "bool", "float64"}, text) {
-		value = "fmt.Sprint(" + value + ")"
+	switch last.Type.text {
+	case "intstr.IntOrString":
+		s.Value = strings.TrimPrefix(value, "*") + ".String()"
+	case "string":
+		s.Value = value
+	case "int32", "int64", "bool", "float64":
+		s.Value = "fmt.Sprint(" + value + ")"
 	}
-	return statements.String() + "return " + value + "\n"
+	return s, s.Value != ""
 }

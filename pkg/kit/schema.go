@@ -28,15 +28,15 @@ import (
 
 // goStruct is a struct made from a schema of type object.
 type goStruct struct {
-	name, doc string
-	// tags are the tags of the type.
-	tags   []string
-	fields []*goField
+	Name string
+	// Doc has the lines of the doc comment, and Tags the tags of the type.
+	Doc, Tags []string
+	Fields    []*goField
 }
 
 func (s *goStruct) field(json string) *goField {
-	for _, field := range s.fields {
-		if field.json == json {
+	for _, field := range s.Fields {
+		if field.JSON == json {
 			return field
 		}
 	}
@@ -45,14 +45,15 @@ func (s *goStruct) field(json string) *goField {
 
 // goField is a field of a goStruct.
 type goField struct {
-	// name is the field's name in Go, json the one for users.
-	name, json, doc string
-	goType          *goType
-	// pointer is true if a missing value differs from an empty one.
-	pointer bool
-	// omit is the option of the field in JSON, with a comma, or empty if it is always written.
-	omit string
-	tags []string
+	// Name is the field's name in Go, JSON the one for users.
+	Name, JSON string
+	// Doc has the lines of the doc comment.
+	Doc, Tags []string
+	Type      *goType
+	// Pointer is true if a missing value differs from an empty one.
+	Pointer bool
+	// Omit is the option of the field in JSON, with a comma, or empty if it is always written.
+	Omit string
 }
 
 // goType is a type in Go.
@@ -122,12 +123,12 @@ type schemaReader struct {
 // readSchema returns the type of the kind, and collects its structs.
 func (r *schemaReader) readSchema(schema *apiextensionsv1.JSONSchemaProps, status bool) *goStruct {
 	properties := rootProperties(schema, status)
-	root := &goStruct{name: r.kind, doc: schema.Description}
+	root := &goStruct{Name: r.kind, Doc: commentLines(schema.Description)}
 	r.addFields(root, r.kind, properties, schema.Required)
 	var empty []string
-	for _, field := range root.fields {
-		if field.goType.fields != nil && field.omit == ",omitzero" {
-			empty = append(empty, field.json)
+	for _, field := range root.Fields {
+		if field.Type.fields != nil && field.Omit == ",omitzero" {
+			empty = append(empty, field.JSON)
 		}
 	}
 	if len(empty) > 0 {
@@ -166,14 +167,26 @@ func keepsUnknown(schema *apiextensionsv1.JSONSchemaProps) bool {
 	return schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields
 }
 
+// commentLines returns a description as the lines of a comment, none of which is a tag.
+func commentLines(description string) (lines []string) {
+	for line := range strings.Lines(strings.TrimSpace(description)) {
+		line = strings.TrimRight(line, " \t\r\n")
+		if tag := strings.TrimSpace(line); strings.HasPrefix(tag, "+") {
+			line = "\\" + tag
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
 func (r *schemaReader) report(path, finding string) {
 	r.findings = append(r.findings, path+": "+finding)
 }
 
 // structOf makes a struct of a schema of an object.
 func (r *schemaReader) structOf(name, path string, schema *apiextensionsv1.JSONSchemaProps) *goStruct {
-	made := &goStruct{name: r.names.typeName(path, name)}
-	made.doc = typeDoc(made.name, path, schema.Description)
+	made := &goStruct{Name: r.names.typeName(path, name)}
+	made.Doc = commentLines(typeDoc(made.Name, path, schema.Description))
 	r.structs = append(r.structs, made)
 	r.addFields(made, path, schema.Properties, schema.Required)
 	return made
@@ -184,25 +197,25 @@ func (r *schemaReader) addFields(to *goStruct, path string, properties map[strin
 	inGo := r.names.fieldNames(path, names)
 	for _, name := range names {
 		property := properties[name]
-		field := &goField{name: inGo[name], json: name, doc: property.Description}
+		field := &goField{Name: inGo[name], JSON: name, Doc: commentLines(property.Description)}
 		r.complete(field, to, path+"."+name, &property, slices.Contains(required, name))
-		to.fields = append(to.fields, field)
+		to.Fields = append(to.Fields, field)
 	}
 }
 
 // complete gives a field its type and its tags.
 func (r *schemaReader) complete(field *goField, of *goStruct, path string, schema *apiextensionsv1.JSONSchemaProps, required bool) {
-	field.goType = r.typeOf(strings.TrimSuffix(of.name, "Spec")+goName(field.json), path, schema)
-	t := field.goType
-	isRoot := of.name == r.kind && t.fields != nil
+	field.Type = r.typeOf(strings.TrimSuffix(of.Name, "Spec")+goName(field.JSON), path, schema)
+	t := field.Type
+	isRoot := of.Name == r.kind && t.fields != nil
 	// A new object loses its status before defaulting.
-	isThere := required || schema.Default != nil && field.json != "status"
+	isThere := required || schema.Default != nil && field.JSON != "status"
 	switch {
 	case isRoot && isThere, t.text == "string" && required && refusesEmpty(schema):
 	case isRoot, t.list, t.dictionary:
-		field.omit = ",omitzero"
+		field.Omit = ",omitzero"
 	default:
-		field.pointer, field.omit = true, ",omitempty"
+		field.Pointer, field.Omit = true, ",omitempty"
 	}
 	switch {
 	case !schema.Nullable:
@@ -211,15 +224,15 @@ func (r *schemaReader) complete(field *goField, of *goStruct, path string, schem
 	case isRoot && required:
 		r.report(path, "null becomes an empty object")
 	case required:
-		field.omit = ""
+		field.Omit = ""
 	default:
 		r.report(path, "null is dropped")
 	}
-	field.tags = []string{"+optional"}
+	field.Tags = []string{"+optional"}
 	if required {
-		field.tags = []string{"+required"}
+		field.Tags = []string{"+required"}
 	}
-	field.tags = append(field.tags, tagsOf(t, schema)...)
+	field.Tags = append(field.Tags, tagsOf(t, schema)...)
 }
 
 // refusesEmpty tells whether an empty value is invalid, so that a field without a pointer can be required.
@@ -285,9 +298,9 @@ func (r *schemaReader) typeOf(name, path string, schema *apiextensionsv1.JSONSch
 	}
 	fields := r.structOf(name, path, schema)
 	if schema.XMapType != nil && *schema.XMapType == "atomic" {
-		fields.tags = []string{"+structType=atomic"}
+		fields.Tags = []string{"+structType=atomic"}
 	}
-	return &goType{text: fields.name, fields: fields}
+	return &goType{text: fields.Name, fields: fields}
 }
 
 // elementOf returns the type of an element of a list or a map.
