@@ -224,11 +224,11 @@ func nameOfField(field *ast.Field) string {
 
 // declared returns the source of a field in the declaration of the kind.
 func (m *module) declared(field string) (string, error) {
-	dir := "pkg/registry/" + m.Name
-	if _, err := m.fileWith(dir, string(m.Kind)); err != nil {
+	dir := "pkg/registry/" + m.Group.Package
+	if _, err := m.fileWith(dir, string(m.Kind.Name)); err != nil {
 		return "", err
 	}
-	return m.fieldOf(dir, string(m.Kind), field)
+	return m.fieldOf(dir, string(m.Kind.Name), field)
 }
 
 // fieldOf returns the source of a field in the literal that a function returns, or "".
@@ -251,8 +251,8 @@ func (m *module) fieldOf(dir, function, field string) (text string, err error) {
 
 // subresources returns the names of the kind's own subresources in its declaration.
 func (m *module) subresources() (names []string, err error) {
-	_, err = m.inPackage("pkg/registry/"+m.Name, func(_ *token.FileSet, file *ast.File) bool {
-		declaration := literal(file, string(m.Kind))
+	_, err = m.inPackage("pkg/registry/"+m.Group.Package, func(_ *token.FileSet, file *ast.File) bool {
+		declaration := literal(file, string(m.Kind.Name))
 		if declaration == nil {
 			return false
 		}

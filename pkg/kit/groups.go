@@ -30,8 +30,8 @@ import (
 
 // apiGroup is an API group of a module.
 type apiGroup struct {
-	// Group is the group's name, and Name that of its packages.
-	Group, Name string
+	// Name is the group's name, and Package that of its packages.
+	Name, Package string
 }
 
 // newGroup returns a group with this name for its packages. The default is the group's first label.
@@ -44,13 +44,13 @@ func newGroup(group, name string) (apiGroup, error) {
 }
 
 // Title returns the group's name for sentences.
-func (g apiGroup) Title() string { return title(g.Name) }
+func (g apiGroup) Title() string { return title(g.Package) }
 
 // groupNames returns the names of groups for sentences.
 func groupNames(groups []apiGroup) string {
 	names := make([]string, len(groups))
 	for i, group := range groups {
-		names[i] = group.Group
+		names[i] = group.Name
 	}
 	return strings.Join(names, ", ")
 }
@@ -92,7 +92,7 @@ func (w *writer) findServer(groups []apiGroup) (apiGroup, error) {
 		return apiGroup{}, fmt.Errorf("the manifests do not say after which group the server is named: %w", err)
 	}
 	for _, group := range groups {
-		if bytes.Contains(text, []byte(" "+group.Group+"/aggregate-to-policy-parameters:")) {
+		if bytes.Contains(text, []byte(" "+group.Name+"/aggregate-to-policy-parameters:")) {
 			return group, nil
 		}
 	}
@@ -115,8 +115,8 @@ func CreateGroup(ctx context.Context, dir, group, name string) (result *Result, 
 		return nil, err
 	}
 	internal := m.data
-	internal.apiGroup = added
-	m.lists = []string{"pkg/apis/" + added.Name + "/register.go"}
+	internal.Group = added
+	m.lists = []string{"pkg/apis/" + added.Package + "/register.go"}
 	if err := m.render("internal", &internal); err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func CreateGroup(ctx context.Context, dir, group, name string) (result *Result, 
 		return nil, err
 	}
 	if m.changed() {
-		m.Todo = append(m.Todo, fmt.Sprintf("Create a kind: go tool kit create kind NAME --group %s --versions v1", added.Name))
+		m.Todo = append(m.Todo, fmt.Sprintf("Create a kind: go tool kit create kind NAME --group %s --versions v1", added.Package))
 	}
 	return &m.Result, nil
 }
@@ -135,17 +135,17 @@ func CreateGroup(ctx context.Context, dir, group, name string) (result *Result, 
 func (m *module) addGroup(added apiGroup, named bool) (apiGroup, error) {
 	for _, other := range m.Groups {
 		switch {
-		case other == added, other.Group == added.Group && !named:
+		case other == added, other.Name == added.Name && !named:
 			return other, nil
-		case other.Group == added.Group:
-			return added, fmt.Errorf("the group %s exists already, in pkg/apis/%s: leave out --name", other.Group, other.Name)
 		case other.Name == added.Name:
-			return added, fmt.Errorf("the packages of the group %s are called %s already: choose another name by --name", other.Group, other.Name)
-		case firstLabel(other.Group) == firstLabel(added.Group):
-			return added, fmt.Errorf("the Go clients of the groups %s and %s would have the same name, which is that of the first label: choose another group", other.Group, added.Group)
+			return added, fmt.Errorf("the group %s exists already, in pkg/apis/%s: leave out --name", other.Name, other.Package)
+		case other.Package == added.Package:
+			return added, fmt.Errorf("the packages of the group %s are called %s already: choose another name by --name", other.Name, other.Package)
+		case firstLabel(other.Name) == firstLabel(added.Name):
+			return added, fmt.Errorf("the Go clients of the groups %s and %s would have the same name, which is that of the first label: choose another group", other.Name, added.Name)
 		}
 	}
 	m.Groups = append(m.Groups, added)
-	slices.SortFunc(m.Groups, func(a, b apiGroup) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(m.Groups, func(a, b apiGroup) int { return cmp.Compare(a.Package, b.Package) })
 	return added, nil
 }

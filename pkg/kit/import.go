@@ -178,8 +178,8 @@ func importedVersions(crd *apiextensionsv1.CustomResourceDefinition, options Imp
 
 // importedKind is a kind to write.
 type importedKind struct {
-	crd *apiextensionsv1.CustomResourceDefinition
-	KindOptions
+	crd     *apiextensionsv1.CustomResourceDefinition
+	options KindOptions
 	// versions has the types of each version.
 	versions map[string]*importedVersion
 	made     imported
@@ -196,23 +196,23 @@ type importedVersion struct {
 
 // readDefinition reads a definition, and names its types. It returns an error if a part of it can't be written.
 func readDefinition(ctx context.Context, dir string, crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition, names map[string]*identifiers, options ImportOptions) (*importedKind, error) {
-	kind := &importedKind{crd: crd, versions: map[string]*importedVersion{}, KindOptions: KindOptions{
-		Kind: Name(crd.Spec.Names.Kind), Resource: crd.Spec.Names.Plural, Short: crd.Spec.Names.ShortNames, NoClients: options.NoClients,
+	kind := &importedKind{crd: crd, versions: map[string]*importedVersion{}, options: KindOptions{
+		Name: Name(crd.Spec.Names.Kind), Resource: crd.Spec.Names.Plural, Short: crd.Spec.Names.ShortNames, NoClients: options.NoClients,
 		Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
 	}}
 	definitions := importedVersions(crd, options)
-	kind.Versions = slices.Collect(maps.Keys(definitions))
+	kind.options.Versions = slices.Collect(maps.Keys(definitions))
 	if len(definitions) == 0 {
 		return nil, fmt.Errorf("it serves no version with a schema%s: name others by --versions, or serve one", among(options.Versions))
 	}
-	if err := kind.complete(); err != nil {
+	if err := kind.options.complete(); err != nil {
 		return nil, err
 	}
 	m, err := kind.open(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	for _, version := range kind.Versions {
+	for _, version := range kind.options.Versions {
 		if err := m.refuseMessages(version); err != nil {
 			return nil, err
 		}
@@ -222,14 +222,14 @@ func readDefinition(ctx context.Context, dir string, crd *apiextensionsv1.Custom
 			return nil, err
 		}
 	}
-	for _, name := range kind.Versions {
+	for _, name := range kind.options.Versions {
 		subresources := definitions[name].Subresources
-		version := &importedVersion{definition: definitions[name], reader: &schemaReader{kind: string(kind.Kind), names: names[crd.Spec.Group]}}
+		version := &importedVersion{definition: definitions[name], reader: &schemaReader{kind: string(kind.options.Name), names: names[crd.Spec.Group]}}
 		version.root = version.reader.readSchema(version.definition.Schema.OpenAPIV3Schema, subresources != nil && subresources.Status != nil)
 		kind.versions[name] = version
 	}
-	preferred := kind.versions[kind.Preferred()]
-	kind.Status = preferred.definition.Subresources != nil && preferred.definition.Subresources.Status != nil
+	preferred := kind.versions[kind.options.Preferred()]
+	kind.options.Status = preferred.definition.Subresources != nil && preferred.definition.Subresources.Status != nil
 	kind.find()
 	return kind, nil
 }
@@ -251,8 +251,8 @@ func (k *importedKind) open(ctx context.Context, dir string) (*module, error) {
 	if err := m.readNamespace(); err != nil {
 		return nil, err
 	}
-	m.KindOptions = k.KindOptions
-	if err := m.checkVersionsOf(k.KindOptions); err != nil {
+	m.Kind = k.options
+	if err := m.checkVersionsOf(k.options); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -274,14 +274,14 @@ func (m *module) identifiers(crds []*apiextensionsv1.CustomResourceDefinition) (
 	var kinds []Name
 	own := map[string]bool{}
 	for _, crd := range crds {
-		if kind := Name(crd.Spec.Names.Kind); crd.Spec.Group == m.Group {
+		if kind := Name(crd.Spec.Names.Kind); crd.Spec.Group == m.Group.Name {
 			kinds = append(kinds, kind)
 			own[kind.File()+"_types.go"] = true
 		}
 	}
 	var declared, nested []string
 	for _, dir := range append([]string{""}, m.served...) {
-		_, err := m.inPackage(path.Join(m.apis, m.Name, dir), func(files *token.FileSet, file *ast.File) bool {
+		_, err := m.inPackage(path.Join(m.apis, m.Group.Package, dir), func(files *token.FileSet, file *ast.File) bool {
 			name := filepath.Base(files.Position(file.Package).Filename)
 			if !own[name] && !strings.HasPrefix(name, "zz_generated.") && name != "generated.pb.go" {
 				declared = append(declared, declaredNames(file, func(*ast.TypeSpec) bool { return true })...)
@@ -338,9 +338,9 @@ func isKind(t *ast.TypeSpec) bool {
 
 // find collects the declarations of the preferred version, and the features of the definition that the kind loses.
 func (k *importedKind) find() {
-	names, preferred := k.crd.Spec.Names, k.versions[k.Preferred()]
+	names, preferred := k.crd.Spec.Names, k.versions[k.options.Preferred()]
 	for _, name := range []struct{ what, defined, usual string }{
-		{"the singular name", names.Singular, k.Kind.File()}, {"the name of lists", names.ListKind, string(k.Kind) + "List"},
+		{"the singular name", names.Singular, k.options.Name.File()}, {"the name of lists", names.ListKind, string(k.options.Name) + "List"},
 	} {
 		if name.defined != "" && name.defined != name.usual {
 			k.findings = append(k.findings, fmt.Sprintf("%s %s, which becomes %s", name.what, name.defined, name.usual))
@@ -360,9 +360,9 @@ func (k *importedKind) find() {
 	var notes []string
 	made.Selectors, notes = selectable(made.Root, preferred.definition.SelectableFields)
 	subresources := preferred.definition.Subresources
-	k.Scale, k.made = subresources != nil && subresources.Scale != nil, made
+	k.options.Scale, k.made = subresources != nil && subresources.Scale != nil, made
 	k.findings = append(k.findings, notes...)
-	for _, name := range k.Versions {
+	for _, name := range k.options.Versions {
 		version := k.versions[name]
 		if version.definition.Deprecated {
 			k.findings = append(k.findings, name+": the deprecation: say it as docs/adding-a-kind.md shows")
@@ -398,7 +398,7 @@ func (k *importedKind) write(ctx context.Context, all writer) (*Result, error) {
 	if err := m.render("roles", &m.data); err != nil {
 		return nil, err
 	}
-	for _, name := range k.Versions {
+	for _, name := range k.options.Versions {
 		version := k.versions[name]
 		if err := m.acceptNames(name, append(version.reader.structs, version.root)); err != nil {
 			return nil, err
@@ -413,8 +413,8 @@ func (k *importedKind) write(ctx context.Context, all writer) (*Result, error) {
 	}
 	if m.changed() {
 		m.Todo = append(m.Todo,
-			fmt.Sprintf("pkg/registry/%s/%s.yaml decides what objects may be; write rules beyond it in pkg/apis/%[1]s/validation/%[2]s.go", m.Name, k.Kind.File()),
-			fmt.Sprintf("Write an example in artifacts/examples/%s%s.yaml, which the tests create", m.Prefix(), k.Kind.File()))
+			fmt.Sprintf("pkg/registry/%s/%s.yaml decides what objects may be; write rules beyond it in pkg/apis/%[1]s/validation/%[2]s.go", m.Group.Package, k.options.Name.File()),
+			fmt.Sprintf("Write an example in artifacts/examples/%s%s.yaml, which the tests create", m.Prefix(), k.options.Name.File()))
 	}
 	return &m.Result, nil
 }
@@ -427,7 +427,7 @@ func (m *module) declareImported(k *importedKind) (err error) {
 	}
 	made.UsesFmt = slices.ContainsFunc(made.Selectors, func(s selector) bool { return strings.HasPrefix(s.Value, "fmt.") })
 	for _, field := range made.Root.Fields {
-		if field.JSON == "status" && m.Status {
+		if field.JSON == "status" && m.Kind.Status {
 			continue
 		}
 		made.Spec = append(made.Spec, field)
@@ -445,7 +445,7 @@ func (k *importedKind) definition() (string, error) {
 	crd.ObjectMeta = metav1.ObjectMeta{Name: crd.Name}
 	crd.Spec.Conversion = nil
 	crd.Spec.Versions = slices.DeleteFunc(crd.Spec.Versions, func(version apiextensionsv1.CustomResourceDefinitionVersion) bool {
-		return !slices.Contains(k.Versions, version.Name)
+		return !slices.Contains(k.options.Versions, version.Name)
 	})
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
 	if err != nil {

@@ -54,7 +54,7 @@ func (o *InitOptions) complete() error {
 	if err != nil {
 		return err
 	}
-	o.Name = group.Name
+	o.Name = group.Package
 	if o.Module == "" || !modulePath.MatchString(o.Module) {
 		return fmt.Errorf("%q can't be the path of a Go module: name one by --module, such as example.com/bakery", o.Module)
 	}
@@ -96,13 +96,13 @@ func Init(ctx context.Context, options InitOptions) (result *Result, err error) 
 	}
 	d := &data{
 		Owner: options.Owner, Library: library, Module: options.Module, LintVersion: lintVersion,
-		apiGroup: group, Groups: groups, Server: group, Namespace: options.Namespace,
+		Group: group, Groups: groups, Server: group, Namespace: options.Namespace,
 	}
 	if err := w.writeHeader(d); err != nil {
 		return nil, err
 	}
 	// Other commands add to these files.
-	w.lists = []string{"cmd/apiserver/main.go", "pkg/apis/" + d.Name + "/register.go", base + "kustomization.yaml"}
+	w.lists = []string{"cmd/apiserver/main.go", "pkg/apis/" + d.Group.Package + "/register.go", base + "kustomization.yaml"}
 	recorded, err := w.readSums()
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (w *writer) groupsWith(group apiGroup) ([]apiGroup, error) {
 		return []apiGroup{group}, err
 	}
 	if server, err := w.findServer(groups); err != nil || server != group {
-		return nil, cmp.Or(err, fmt.Errorf("%s has a server for the group %s already: add another group by \"kit create group\"", w.dir, server.Group))
+		return nil, cmp.Or(err, fmt.Errorf("%s has a server for the group %s already: add another group by \"kit create group\"", w.dir, server.Name))
 	}
 	return groups, nil
 }
@@ -150,7 +150,7 @@ func (w *writer) initial(d *data, write func(name string, text []byte) error) er
 	}
 	for _, group := range d.Groups {
 		internal := *d
-		internal.apiGroup = group
+		internal.Group = group
 		if err := w.renderFiles("internal", &internal, write); err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func TestInterrupted(t *testing.T) {
 	definitions := []string{definition(t, "", "field: {type: string}"), versionedDefinition(t)}
 	for name, run := range map[string]func(ctx context.Context, dir string) error{
 		"create kind": func(ctx context.Context, dir string) error {
-			_, err := kit.CreateKind(ctx, kit.Target{Dir: dir}, kit.KindOptions{Kind: "Oven", Versions: []string{"v1", "v1beta1"}, Scale: true})
+			_, err := kit.CreateKind(ctx, kit.Target{Dir: dir}, kit.KindOptions{Name: "Oven", Versions: []string{"v1", "v1beta1"}, Scale: true})
 			return err
 		},
 		"import crd": func(ctx context.Context, dir string) error {
@@ -91,7 +91,7 @@ func TestGenerationThatFails(t *testing.T) {
 	before := files(t, dir)
 	for name, run := range map[string]func() (*kit.Result, error){
 		"create kind": func() (*kit.Result, error) {
-			return kit.CreateKind(t.Context(), kit.Target{Dir: dir}, kit.KindOptions{Kind: "Oven", Versions: []string{"v1", "v1beta1"}})
+			return kit.CreateKind(t.Context(), kit.Target{Dir: dir}, kit.KindOptions{Name: "Oven", Versions: []string{"v1", "v1beta1"}})
 		},
 		"create version": func() (*kit.Result, error) {
 			return kit.CreateVersion(t.Context(), kit.Target{Dir: dir}, "v2", "Bread")
@@ -149,7 +149,7 @@ func TestFileThatCannotBeReplaced(t *testing.T) {
 	// It is written under this name first.
 	require.NoError(t, os.MkdirAll(dir+"/pkg/registry/bakery/.kinds.go.part/full", 0o755))
 	before := files(t, dir)
-	_, err := kit.CreateKind(t.Context(), kit.Target{Dir: dir}, kit.KindOptions{Kind: "Oven", Versions: []string{"v1"}})
+	_, err := kit.CreateKind(t.Context(), kit.Target{Dir: dir}, kit.KindOptions{Name: "Oven", Versions: []string{"v1"}})
 	var failed *os.PathError
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, before, files(t, dir))

@@ -33,9 +33,9 @@ import (
 
 // KindOptions are the options of CreateKind.
 type KindOptions struct {
-	// Kind is the kind's name, such as Bread.
-	Kind Name
-	// Resource is the plural in paths, by default derived from Kind. Short are further names for
+	// Name is the kind's name, such as Bread.
+	Name Name
+	// Resource is the plural in paths, by default derived from Name. Short are further names for
 	// kubectl.
 	Resource string
 	Short    []string
@@ -51,7 +51,7 @@ type KindOptions struct {
 }
 
 // OwnPlural tells whether Resource differs from the default.
-func (k *KindOptions) OwnPlural() bool { return k.Resource != k.Kind.Plural() }
+func (k *KindOptions) OwnPlural() bool { return k.Resource != k.Name.Plural() }
 
 // Preferred returns the version that clients prefer.
 func (k *KindOptions) Preferred() string {
@@ -68,7 +68,7 @@ func (k *KindOptions) ShortList() string { return quoted(k.Short) }
 func (k *KindOptions) Clients() bool { return !k.NoClients }
 
 func (k *KindOptions) complete() error {
-	if err := checkKind(k.Kind); err != nil {
+	if err := checkKind(k.Name); err != nil {
 		return err
 	}
 	if len(k.Versions) == 0 {
@@ -82,7 +82,7 @@ func (k *KindOptions) complete() error {
 	slices.SortFunc(k.Versions, compareVersions)
 	k.Versions = slices.Compact(k.Versions)
 	if k.Resource == "" {
-		k.Resource = k.Kind.Plural()
+		k.Resource = k.Name.Plural()
 	}
 	for _, name := range append([]string{k.Resource}, k.Short...) {
 		if errs := utilvalidation.IsDNS1035Label(name); len(errs) > 0 {
@@ -107,9 +107,9 @@ func CreateKind(ctx context.Context, target Target, kind KindOptions) (result *R
 	if err := m.readNamespace(); err != nil {
 		return nil, err
 	}
-	m.KindOptions = kind
+	m.Kind = kind
 	if kind.NoProtobuf && len(m.messages) > 0 {
-		return nil, fmt.Errorf("the group %s has protobuf messages, as its first kind: leave out --protobuf=false", m.Group)
+		return nil, fmt.Errorf("the group %s has protobuf messages, as its first kind: leave out --protobuf=false", m.Group.Name)
 	}
 	m.Protobuf = m.Protobuf && !kind.NoProtobuf
 	if err := m.checkTypesOf(kind); err != nil {
@@ -137,10 +137,10 @@ func CreateKind(ctx context.Context, target Target, kind KindOptions) (result *R
 	}
 	if m.changed() {
 		m.Todo = append(m.Todo,
-			fmt.Sprintf("Say what %s is, in pkg/apis/%s/%s_types.go and in each version; then: make generate", kind.Kind.AWords(), m.Name, kind.Kind.File()),
-			fmt.Sprintf("Write rules that tags can't express, and their test, in pkg/apis/%s/validation/%s.go", m.Name, kind.Kind.File()),
-			fmt.Sprintf("Choose the columns of kubectl get in pkg/registry/%s/%s.go", m.Name, kind.Kind.File()),
-			fmt.Sprintf("Describe an object in artifacts/examples/%s%s.yaml, which the tests create", m.Prefix(), kind.Kind.File()))
+			fmt.Sprintf("Say what %s is, in pkg/apis/%s/%s_types.go and in each version; then: make generate", kind.Name.AWords(), m.Group.Package, kind.Name.File()),
+			fmt.Sprintf("Write rules that tags can't express, and their test, in pkg/apis/%s/validation/%s.go", m.Group.Package, kind.Name.File()),
+			fmt.Sprintf("Choose the columns of kubectl get in pkg/registry/%s/%s.go", m.Group.Package, kind.Name.File()),
+			fmt.Sprintf("Describe an object in artifacts/examples/%s%s.yaml, which the tests create", m.Prefix(), kind.Name.File()))
 	}
 	return &m.Result, nil
 }
@@ -148,18 +148,18 @@ func CreateKind(ctx context.Context, target Target, kind KindOptions) (result *R
 // checkVersionsOf returns an error for a kind that exists in other versions. A new version has to
 // have the kind's fields, not those of the templates.
 func (m *module) checkVersionsOf(kind KindOptions) error {
-	has, err := m.versionsWith(kind.Kind)
+	has, err := m.versionsWith(kind.Name)
 	if err != nil {
 		return err
 	}
 	// CreateKind lists the kind last. If it is not listed, an interrupted command is repeated.
-	listed, err := os.ReadFile(m.file("pkg/registry/" + m.Name + "/kinds.go"))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !bytes.Contains(listed, []byte(kind.Kind+"()")) {
+	listed, err := os.ReadFile(m.file("pkg/registry/" + m.Group.Package + "/kinds.go"))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !bytes.Contains(listed, []byte(kind.Name+"()")) {
 		return nil
 	}
 	for _, version := range kind.Versions {
 		if len(has) > 0 && !slices.Contains(has, version) {
-			return fmt.Errorf("%s exists already, in %s: add a version by \"kit create version %s --kind %[1]s\"", kind.Kind, strings.Join(has, ", "), version)
+			return fmt.Errorf("%s exists already, in %s: add a version by \"kit create version %s --kind %[1]s\"", kind.Name, strings.Join(has, ", "), version)
 		}
 	}
 	return nil
@@ -168,22 +168,22 @@ func (m *module) checkVersionsOf(kind KindOptions) error {
 // checkTypesOf returns an error if other types have the name of the kind, or of one of its further
 // types.
 func (m *module) checkTypesOf(kind KindOptions) error {
-	internal := m.apis + "/" + m.Name
-	file, err := m.fileOfType(internal, string(kind.Kind))
+	internal := m.apis + "/" + m.Group.Package
+	file, err := m.fileOfType(internal, string(kind.Name))
 	if err != nil {
 		return err
 	}
 	if file != "" {
-		isKind, err := m.hasField(internal, string(kind.Kind), "ObjectMeta")
+		isKind, err := m.hasField(internal, string(kind.Name), "ObjectMeta")
 		if err != nil || isKind {
 			return err
 		}
-		return fmt.Errorf("the kind can't be called %s: %s has a type of that name without metadata, so it is part of another kind", kind.Kind, file)
+		return fmt.Errorf("the kind can't be called %s: %s has a type of that name without metadata, so it is part of another kind", kind.Name, file)
 	}
 	for _, part := range []string{"Spec", "Status", "List"} {
-		name := string(kind.Kind) + part
+		name := string(kind.Name) + part
 		if file, err := m.fileOfType(internal, name); err != nil || file != "" {
-			return cmp.Or(err, fmt.Errorf("the kind can't be called %s: its type %s would have the name of one in %s", kind.Kind, name, file))
+			return cmp.Or(err, fmt.Errorf("the kind can't be called %s: its type %s would have the name of one in %s", kind.Name, name, file))
 		}
 	}
 	return nil
@@ -215,7 +215,7 @@ func (m *module) declares(dir, name string) (bool, error) {
 func (m *module) renderTypes(dir string) error {
 	return m.renderFiles(dir, &m.data, func(name string, text []byte) error {
 		if strings.HasSuffix(name, "_types.go") {
-			if declared, err := m.declares(path.Dir(name), string(m.Kind)); err != nil || declared && !m.exists(name) {
+			if declared, err := m.declares(path.Dir(name), string(m.Kind.Name)); err != nil || declared && !m.exists(name) {
 				return err
 			}
 		}
@@ -234,10 +234,10 @@ func (m *module) writeVersion(version string, types func() error) error {
 	if err := types(); err != nil {
 		return err
 	}
-	install := m.apis + "/" + m.Name + "/install/install.go"
+	install := m.apis + "/" + m.Group.Package + "/install/install.go"
 	less := func(suffix string) func(string) bool {
 		return func(element string) bool {
-			other, found := strings.CutPrefix(strings.TrimSuffix(element, suffix), m.Name)
+			other, found := strings.CutPrefix(strings.TrimSuffix(element, suffix), m.Group.Package)
 			return found && versionName.MatchString(other) && compareVersions(version, other) < 0
 		}
 	}
@@ -256,21 +256,21 @@ func (m *module) writeVersion(version string, types func() error) error {
 
 // addToLists adds the kind to the lists of all kinds, and the group to the server.
 func (m *module) addToLists() error {
-	kind := string(m.Kind)
-	groups := "pkg/groups/" + m.Name
+	kind := string(m.Kind.Name)
+	groups := "pkg/groups/" + m.Group.Package
 	var fuzzers []string
 	if m.Imported == nil {
-		fuzzers = []string{m.Kind.Lower() + "Spec"}
+		fuzzers = []string{m.Kind.Name.Lower() + "Spec"}
 	}
 	for _, list := range []struct {
 		file  string
 		steps []func(*source) error
 	}{
-		{m.apis + "/" + m.Name + "/register.go", []func(*source) error{
+		{m.apis + "/" + m.Group.Package + "/register.go", []func(*source) error{
 			func(s *source) error { return s.add(arguments("AddKnownTypes"), "&"+kind+"{}", nil) },
 			func(s *source) error { return s.add(arguments("AddKnownTypes"), "&"+kind+"List{}", nil) },
 		}},
-		{m.apis + "/" + m.Name + "/fuzzer/fuzzer.go", []func(*source) error{
+		{m.apis + "/" + m.Group.Package + "/fuzzer/fuzzer.go", []func(*source) error{
 			func(s *source) error {
 				for _, fuzzer := range fuzzers {
 					if err := s.add(elements("Funcs"), fuzzer, nil); err != nil {
@@ -280,17 +280,17 @@ func (m *module) addToLists() error {
 				return nil
 			},
 		}},
-		{"pkg/registry/" + m.Name + "/kinds.go", []func(*source) error{
+		{"pkg/registry/" + m.Group.Package + "/kinds.go", []func(*source) error{
 			func(s *source) error { return s.add(elements("Kinds"), kind+"()", nil) },
 		}},
 		{"cmd/apiserver/main.go", []func(*source) error{
 			func(s *source) error { return s.use("", m.packagePath(groups)) },
-			func(s *source) error { return s.add(arguments("NewCommand"), m.Name+".Group()", nil) },
+			func(s *source) error { return s.add(arguments("NewCommand"), m.Group.Package+".Group()", nil) },
 		}},
 	} {
 		if err := m.edit(list.file, editGo(list.steps...)); err != nil {
 			return err
 		}
 	}
-	return m.edit(base+"kustomization.yaml", addLine("resources", "rbac-"+m.Prefix()+m.Kind.File()+".yaml"))
+	return m.edit(base+"kustomization.yaml", addLine("resources", "rbac-"+m.Prefix()+m.Kind.Name.File()+".yaml"))
 }

@@ -86,7 +86,7 @@ func files(t *testing.T, dir string) map[string]string {
 }
 
 func bread() kit.KindOptions {
-	return kit.KindOptions{Kind: "Bread", Versions: []string{"v1alpha1"}, Namespaced: true}
+	return kit.KindOptions{Name: "Bread", Versions: []string{"v1alpha1"}, Namespaced: true}
 }
 
 func create(t *testing.T, dir string, kind kit.KindOptions) *kit.Result {
@@ -99,7 +99,7 @@ func create(t *testing.T, dir string, kind kit.KindOptions) *kit.Result {
 func TestListsGetWhatTheyLack(t *testing.T) {
 	dir := newModule(t)
 	create(t, dir, bread())
-	create(t, dir, kit.KindOptions{Kind: "Oven", Versions: []string{"v1"}})
+	create(t, dir, kit.KindOptions{Name: "Oven", Versions: []string{"v1"}})
 	_, err := kit.CreateVersion(t.Context(), kit.Target{Dir: dir}, "v1beta1", "Bread")
 	require.NoError(t, err)
 
@@ -170,7 +170,7 @@ func TestTypesElsewhere(t *testing.T) {
 func TestPlurals(t *testing.T) {
 	dir := newModule(t)
 	for kind, plural := range map[kit.Name]string{"Person": "people", "Sheep": "sheep", "RyeBread": "rye-breads"} {
-		create(t, dir, kit.KindOptions{Kind: kind, Resource: plural, Versions: []string{"v1"}})
+		create(t, dir, kit.KindOptions{Name: kind, Resource: plural, Versions: []string{"v1"}})
 		require.Contains(t, read(t, dir, "pkg/apis/bakery/v1/"+kind.File()+"_types.go"), "// +resourceName="+plural+"\n")
 		require.Regexp(t, `Resource: +"`+plural+`"`, read(t, dir, "pkg/registry/bakery/"+kind.File()+".go"))
 	}
@@ -179,7 +179,7 @@ func TestPlurals(t *testing.T) {
 // The first kind of a group decides whether there are protobuf messages.
 func TestNoProtobuf(t *testing.T) {
 	dir := newModule(t)
-	create(t, dir, kit.KindOptions{Kind: "Oven", Versions: []string{"v1"}, NoProtobuf: true})
+	create(t, dir, kit.KindOptions{Name: "Oven", Versions: []string{"v1"}, NoProtobuf: true})
 	create(t, dir, bread())
 	for _, version := range []string{"v1", "v1alpha1"} {
 		require.NotContains(t, read(t, dir, "pkg/apis/bakery/"+version+"/doc.go"), "protobuf")
@@ -201,22 +201,22 @@ func TestErrorsNameTheFix(t *testing.T) {
 		prepare func(t *testing.T, dir string)
 		want    string
 	}{
-		"no version":                 {kind: kit.KindOptions{Kind: "Bread"}, want: "name at least one version by --versions, such as v1"},
-		"not a version":              {kind: kit.KindOptions{Kind: "Bread", Versions: []string{"1.0"}}, want: `"1.0" can't be a version: use v1, v1beta1, v2alpha1 and the like`},
-		"not a kind":                 {kind: kit.KindOptions{Kind: "bread", Versions: []string{"v1"}}, want: `"bread" can't be a kind: use letters and digits, beginning with a capital, such as Bread`},
-		"a list":                     {kind: kit.KindOptions{Kind: "BreadList", Versions: []string{"v1"}}, want: "the kind can't be called BreadList: that is the name of a list of Bread objects"},
-		"every version's":            {kind: kit.KindOptions{Kind: "ListOptions", Versions: []string{"v1"}}, want: "the kind can't be called ListOptions: every version has a kind of that name"},
-		"a keyword in clients":       {kind: kit.KindOptions{Kind: "Package", Versions: []string{"v1"}}, want: "the kind can't be called Package: generated clients have a parameter of that name, and package is a keyword of Go"},
-		"a variable in clients":      {kind: kit.KindOptions{Kind: "Err", Versions: []string{"v1"}}, want: "the kind can't be called Err: generated clients use err for something else"},
-		"a function of each version": {kind: kit.KindOptions{Kind: "Resource", Versions: []string{"v1"}}, want: "the kind can't be called Resource: the package of its types declares something else by that name"},
-		"part of another kind": {kind: kit.KindOptions{Kind: "BreadSpec", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) },
+		"no version":                 {kind: kit.KindOptions{Name: "Bread"}, want: "name at least one version by --versions, such as v1"},
+		"not a version":              {kind: kit.KindOptions{Name: "Bread", Versions: []string{"1.0"}}, want: `"1.0" can't be a version: use v1, v1beta1, v2alpha1 and the like`},
+		"not a kind":                 {kind: kit.KindOptions{Name: "bread", Versions: []string{"v1"}}, want: `"bread" can't be a kind: use letters and digits, beginning with a capital, such as Bread`},
+		"a list":                     {kind: kit.KindOptions{Name: "BreadList", Versions: []string{"v1"}}, want: "the kind can't be called BreadList: that is the name of a list of Bread objects"},
+		"every version's":            {kind: kit.KindOptions{Name: "ListOptions", Versions: []string{"v1"}}, want: "the kind can't be called ListOptions: every version has a kind of that name"},
+		"a keyword in clients":       {kind: kit.KindOptions{Name: "Package", Versions: []string{"v1"}}, want: "the kind can't be called Package: generated clients have a parameter of that name, and package is a keyword of Go"},
+		"a variable in clients":      {kind: kit.KindOptions{Name: "Err", Versions: []string{"v1"}}, want: "the kind can't be called Err: generated clients use err for something else"},
+		"a function of each version": {kind: kit.KindOptions{Name: "Resource", Versions: []string{"v1"}}, want: "the kind can't be called Resource: the package of its types declares something else by that name"},
+		"part of another kind": {kind: kit.KindOptions{Name: "BreadSpec", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) },
 			want: "the kind can't be called BreadSpec: pkg/apis/bakery/bread_types.go has a type of that name without metadata, so it is part of another kind"},
-		"a part that another kind has": {kind: kit.KindOptions{Kind: "Bread", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) {
-			create(t, dir, kit.KindOptions{Kind: "BreadSpec", Versions: []string{"v1"}})
+		"a part that another kind has": {kind: kit.KindOptions{Name: "Bread", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) {
+			create(t, dir, kit.KindOptions{Name: "BreadSpec", Versions: []string{"v1"}})
 		}, want: "the kind can't be called Bread: its type BreadSpec would have the name of one in pkg/apis/bakery/breadspec_types.go"},
-		"not a plural":      {kind: kit.KindOptions{Kind: "Bread", Resource: "Breads", Versions: []string{"v1"}}, want: `"Breads" can't be the name of a resource: use small letters and digits, and dashes between them`},
-		"in other versions": {kind: kit.KindOptions{Kind: "Bread", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) }, want: `Bread exists already, in v1alpha1: add a version by "kit create version v1 --kind Bread"`},
-		"messages in a group": {kind: kit.KindOptions{Kind: "Oven", Versions: []string{"v1"}, NoProtobuf: true}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) },
+		"not a plural":      {kind: kit.KindOptions{Name: "Bread", Resource: "Breads", Versions: []string{"v1"}}, want: `"Breads" can't be the name of a resource: use small letters and digits, and dashes between them`},
+		"in other versions": {kind: kit.KindOptions{Name: "Bread", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) }, want: `Bread exists already, in v1alpha1: add a version by "kit create version v1 --kind Bread"`},
+		"messages in a group": {kind: kit.KindOptions{Name: "Oven", Versions: []string{"v1"}, NoProtobuf: true}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) },
 			want: "the group bakery.example.com has protobuf messages, as its first kind: leave out --protobuf=false"},
 		"not a module": {kind: bread(), prepare: func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "go.mod"))) },
 			want: `there is no module in DIR: run "kit init" there first, or name the directory of a go.mod by --dir`},

@@ -96,7 +96,7 @@ func (d *data) rename(text string) string {
 	inPattern := func(name string) string { return strings.ReplaceAll(name, ".", "[.]") }
 	patterns := make([]string, len(d.Groups))
 	for i, group := range d.Groups {
-		patterns[i] = inPattern(group.Group)
+		patterns[i] = inPattern(group.Name)
 	}
 	anyGroup := strings.Join(patterns, "|")
 	if len(patterns) > 1 {
@@ -107,10 +107,10 @@ func (d *data) rename(text string) string {
 	version, _ := released()
 	return strings.NewReplacer(
 		pages+"main"+runbooks, pages+tagOf(version)+runbooks,
-		ownGroup, d.Group,
+		ownGroup, d.Group.Name,
 		inPattern(ownGroup), anyGroup,
 		ownNamespace, d.Namespace,
-		ownName, d.Server.Name,
+		ownName, d.Server.Package,
 		title(ownName), d.Server.Title(),
 	).Replace(text)
 }
@@ -139,7 +139,7 @@ func (m *module) addVersion() error {
 	if err != nil {
 		return err
 	}
-	apiService := m.Version + "." + m.Group
+	apiService := m.Version + "." + m.Group.Name
 	if err := m.edit(base+"apiservices.yaml", func(text []byte) ([]byte, error) {
 		switch {
 		case bytes.Contains(text, []byte("name: "+apiService+"\n")):

@@ -34,7 +34,7 @@ import (
 // and dashboards of another group.
 func TestManifestsHaveTheNamesOfTheModule(t *testing.T) {
 	group := apiGroup{"library.example.com", "library"}
-	d := &data{apiGroup: group, Server: group, Groups: []apiGroup{group}, Namespace: "books", HashHeader: "# Ours.\n"}
+	d := &data{Group: group, Server: group, Groups: []apiGroup{group}, Namespace: "books", HashHeader: "# Ours.\n"}
 	restaurant := regexp.MustCompile(`(?i)restaurant|pizza|\btopping|pricing`)
 	var alerts, dashboards int
 	require.NoError(t, (&writer{}).manifests(d, func(name string, text []byte) error {
@@ -72,7 +72,7 @@ func TestTagOf(t *testing.T) {
 // restaurant's are left out.
 func TestManifestsAreComplete(t *testing.T) {
 	group := apiGroup{"library.example.com", "library"}
-	d := &data{apiGroup: group, Server: group, Groups: []apiGroup{group}, Namespace: "books"}
+	d := &data{Group: group, Server: group, Groups: []apiGroup{group}, Namespace: "books"}
 	written := map[string]string{}
 	require.NoError(t, (&writer{}).manifests(d, func(name string, text []byte) error {
 		for dir := name; dir != "."; dir = path.Dir(dir) {

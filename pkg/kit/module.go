@@ -50,7 +50,8 @@ type data struct {
 	// Library and Module are the paths of the library and of the author's module.
 	Library, Module string
 	LintVersion     string
-	apiGroup
+	// Group is the group that is written.
+	Group apiGroup
 	// Groups are all groups of the module. Server is the first one it had, and gives the server its name.
 	Groups []apiGroup
 	Server apiGroup
@@ -59,7 +60,8 @@ type data struct {
 	// Protobuf is true if objects are stored as protobuf messages.
 	Protobuf bool
 
-	KindOptions
+	// Kind is the kind that is written.
+	Kind KindOptions
 	// Part is the part that CreatePart writes. The others are features of its kind.
 	Part                                      Name
 	Conditions, ObservedGeneration, Described bool
@@ -75,28 +77,28 @@ func (d *data) ModuleRegexp() string { return regexp.QuoteMeta(d.Module) }
 // Prefix returns the beginning of shared names in other groups than the server's. With it, two groups may
 // have kinds of the same name.
 func (d *data) Prefix() string {
-	if d.apiGroup == d.Server {
+	if d.Group == d.Server {
 		return ""
 	}
-	return d.Name + "-"
+	return d.Group.Package + "-"
 }
 
 // GoPrefix returns the prefix for names of functions.
 func (d *data) GoPrefix() string {
-	if d.apiGroup == d.Server {
+	if d.Group == d.Server {
 		return ""
 	}
-	return d.Title()
+	return d.Group.Title()
 }
 
 // ModelPackage returns the group's name in OpenAPI documents: com.example.bakery.
-func (d *data) ModelPackage() string { return codegen.ReverseDomain(d.Group) }
+func (d *data) ModelPackage() string { return codegen.ReverseDomain(d.Group.Name) }
 
 // GoGroup returns the group in the names of generated clients.
-func (d *data) GoGroup() string { return title(firstLabel(d.Group)) }
+func (d *data) GoGroup() string { return title(firstLabel(d.Group.Name)) }
 
 // GoVersion returns the preferred version in the names of generated clients.
-func (d *data) GoVersion() string { return title(d.Preferred()) }
+func (d *data) GoVersion() string { return title(d.Kind.Preferred()) }
 
 // VersionPriority returns the priority of the version's APIService.
 func (d *data) VersionPriority() int { return versionPriority(d.Version) }
@@ -137,7 +139,7 @@ func openServer(ctx context.Context, dir string) (*module, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.choose(m.Server.Group); err != nil {
+	if err := m.choose(m.Server.Name); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -182,16 +184,16 @@ func openModule(ctx context.Context, dir string) (*module, error) {
 
 // choose selects one of the module's groups.
 func (m *module) choose(group string) error {
-	found := slices.IndexFunc(m.Groups, func(g apiGroup) bool { return g.Group == group || g.Name == group })
+	found := slices.IndexFunc(m.Groups, func(g apiGroup) bool { return g.Name == group || g.Package == group })
 	switch {
 	case found >= 0:
-		m.apiGroup = m.Groups[found]
+		m.Group = m.Groups[found]
 	case group != "":
 		return fmt.Errorf("the module has no group %s, but %s: create it by \"kit create group\"", group, groupNames(m.Groups))
 	case len(m.Groups) > 1:
 		return fmt.Errorf("the module has the groups %s: say by --group which one is meant", groupNames(m.Groups))
 	default:
-		m.apiGroup = m.Groups[0]
+		m.Group = m.Groups[0]
 	}
 	apis, err := codegen.Find(os.DirFS(m.dir))
 	if err != nil {
@@ -200,7 +202,7 @@ func (m *module) choose(group string) error {
 	m.served, m.messages = nil, nil
 	for _, api := range apis {
 		for _, group := range api.Groups {
-			if api.Dir == m.apis && group.Name == m.Name {
+			if api.Dir == m.apis && group.Name == m.Group.Package {
 				for _, version := range group.Versions {
 					m.served = append(m.served, version.Name)
 					if version.Protobuf {
@@ -247,7 +249,7 @@ func (m *module) packagePath(dir string) string { return m.Module + "/" + dir }
 
 // versionPackage returns the directory of a version, and its alias in Go files.
 func (m *module) versionPackage(version string) (dir, alias string) {
-	return m.apis + "/" + m.Name + "/" + version, m.Name + version
+	return m.apis + "/" + m.Group.Package + "/" + version, m.Group.Package + version
 }
 
 // goCommand returns the output of a go command.

@@ -97,7 +97,7 @@ func CreatePart(ctx context.Context, target Target, options PartOptions) (result
 	}
 	defer func() { err = m.takeBack(err) }()
 	m.Part = options.Name
-	m.lists = []string{"pkg/webhook/" + m.Name + "/webhooks.go"}
+	m.lists = []string{"pkg/webhook/" + m.Group.Package + "/webhooks.go"}
 	if err := m.readKind(options); err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func CreatePart(ctx context.Context, target Target, options PartOptions) (result
 		return nil, err
 	}
 	if m.changed() {
-		m.Todo = append(m.Todo, fmt.Sprintf(part.todo, m.Name, m.Part.File()))
+		m.Todo = append(m.Todo, fmt.Sprintf(part.todo, m.Group.Package, m.Part.File()))
 	}
 	return &m.Result, nil
 }
@@ -133,15 +133,15 @@ func CreatePart(ctx context.Context, target Target, options PartOptions) (result
 func (m *module) writePartTypes(kind string, part part) error {
 	name := string(m.Part)
 	if part.types != "" {
-		name = string(m.Kind+m.Part) + part.types
+		name = string(m.Kind.Name+m.Part) + part.types
 	}
-	internal := m.apis + "/" + m.Name
+	internal := m.apis + "/" + m.Group.Package
 	if declared, err := m.declares(internal, name); err != nil {
 		return err
 	} else if file := internal + "/" + m.Part.File() + "_types.go"; declared && !m.exists(file) {
 		return fmt.Errorf("%s has a type %s already, which is not in %s: choose another name", internal, name, file)
 	}
-	for _, version := range m.Versions {
+	for _, version := range m.Kind.Versions {
 		m.Version = version
 		if err := m.renderOnce("version", &m.data); err != nil {
 			return err
@@ -162,47 +162,47 @@ func (m *module) readKind(options PartOptions) error {
 		if len(m.served) == 0 {
 			return errors.New("the group has no version yet: create a kind first, by \"kit create kind\"")
 		}
-		m.KindOptions = KindOptions{Kind: options.Name, Namespaced: options.Namespaced, Versions: options.Versions}
-		if len(m.Versions) == 0 {
+		m.Kind = KindOptions{Name: options.Name, Namespaced: options.Namespaced, Versions: options.Versions}
+		if len(m.Kind.Versions) == 0 {
 			// An existing review stays in its versions.
 			if err := m.findVersions(); err != nil {
-				m.Versions = m.served[:1]
+				m.Kind.Versions = m.served[:1]
 			}
 		}
-		if unknown := slices.IndexFunc(m.Versions, func(v string) bool { return !slices.Contains(m.served, v) }); unknown >= 0 {
-			return fmt.Errorf("the group has no version %s, but %s", m.Versions[unknown], strings.Join(m.served, ", "))
+		if unknown := slices.IndexFunc(m.Kind.Versions, func(v string) bool { return !slices.Contains(m.served, v) }); unknown >= 0 {
+			return fmt.Errorf("the group has no version %s, but %s", m.Kind.Versions[unknown], strings.Join(m.served, ", "))
 		}
-		if err := errors.Join(checkKind(options.Name), m.complete()); err != nil {
+		if err := errors.Join(checkKind(options.Name), m.Kind.complete()); err != nil {
 			return err
 		}
 		return nil
 	}
-	m.Kind = options.Kind
+	m.Kind.Name = options.Kind
 	if options.Type == "webhook" {
-		m.Kind = options.Name
+		m.Kind.Name = options.Name
 	}
 	if err := m.findVersions(); err != nil {
 		return err
 	}
 	var namespaced string
-	for key, value := range map[string]*string{"Resource": &m.Resource, "Namespaced": &namespaced} {
+	for key, value := range map[string]*string{"Resource": &m.Kind.Resource, "Namespaced": &namespaced} {
 		var err error
 		if *value, err = m.declared(key); err != nil {
 			return err
 		}
 	}
-	m.Namespaced = namespaced == "true"
-	m.Resource = cmp.Or(strings.Trim(m.Resource, `"`), m.Kind.Plural())
-	internal := m.apis + "/" + m.Name
+	m.Kind.Namespaced = namespaced == "true"
+	m.Kind.Resource = cmp.Or(strings.Trim(m.Kind.Resource, `"`), m.Kind.Name.Plural())
+	internal := m.apis + "/" + m.Group.Package
 	for _, field := range []struct {
 		of   Name
 		name string
 		has  *bool
 	}{
-		{m.Kind, "Status", &m.Status},
-		{m.Kind + "Status", "Conditions", &m.Conditions},
-		{m.Kind + "Status", "ObservedGeneration", &m.ObservedGeneration},
-		{m.Kind + "Spec", "Description", &m.Described},
+		{m.Kind.Name, "Status", &m.Kind.Status},
+		{m.Kind.Name + "Status", "Conditions", &m.Conditions},
+		{m.Kind.Name + "Status", "ObservedGeneration", &m.ObservedGeneration},
+		{m.Kind.Name + "Spec", "Description", &m.Described},
 	} {
 		var err error
 		if *field.has, err = m.hasField(internal, string(field.of), field.name); err != nil {
@@ -215,17 +215,17 @@ func (m *module) readKind(options PartOptions) error {
 // findVersions finds the versions that have the kind.
 func (m *module) findVersions() error {
 	var err error
-	if m.Versions, err = m.versionsWith(m.Kind); err != nil {
+	if m.Kind.Versions, err = m.versionsWith(m.Kind.Name); err != nil {
 		return err
 	}
-	if len(m.Versions) == 0 {
-		return fmt.Errorf("there is no kind %s: create it by \"kit create kind %[1]s --versions v1\"", m.Kind)
+	if len(m.Kind.Versions) == 0 {
+		return fmt.Errorf("there is no kind %s: create it by \"kit create kind %[1]s --versions v1\"", m.Kind.Name)
 	}
 	return nil
 }
 
 func (m *module) checkPackage() error {
-	taken := []string{m.Name, "client", "clients", "connect", "externalversions", "informers", "rest", "versioned"}
+	taken := []string{m.Group.Package, "client", "clients", "connect", "externalversions", "informers", "rest", "versioned"}
 	if slices.Contains(taken, m.Part.File()) || checkName(m.Part.File()) != nil {
 		return fmt.Errorf("the name %s means something else in the code: choose another", m.Part)
 	}
@@ -234,11 +234,11 @@ func (m *module) checkPackage() error {
 
 func (m *module) checkController() error {
 	if !m.Conditions {
-		return fmt.Errorf("the kind %s has no conditions in its status, which a controller would write: add them, as \"kit create kind --status\" does", m.Kind)
+		return fmt.Errorf("the kind %s has no conditions in its status, which a controller would write: add them, as \"kit create kind --status\" does", m.Kind.Name)
 	}
-	dir, _ := m.versionPackage(m.Preferred())
-	if tagged, err := m.tagged(dir, string(m.Kind), "genclient"); err != nil || !tagged {
-		return cmp.Or(err, fmt.Errorf("the kind %s has no Go clients: add the tag +genclient to its type in %s, and run \"kit generate\"", m.Kind, dir))
+	dir, _ := m.versionPackage(m.Kind.Preferred())
+	if tagged, err := m.tagged(dir, string(m.Kind.Name), "genclient"); err != nil || !tagged {
+		return cmp.Or(err, fmt.Errorf("the kind %s has no Go clients: add the tag +genclient to its type in %s, and run \"kit generate\"", m.Kind.Name, dir))
 	}
 	return m.checkPackage()
 }

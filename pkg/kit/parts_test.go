@@ -47,7 +47,7 @@ func createParts(t *testing.T, dir string) (files []kit.File) {
 }
 
 func statusBread() kit.KindOptions {
-	return kit.KindOptions{Kind: "Bread", Versions: []string{"v1alpha1"}, Namespaced: true, Status: true}
+	return kit.KindOptions{Name: "Bread", Versions: []string{"v1alpha1"}, Namespaced: true, Status: true}
 }
 
 func TestPartsAreWired(t *testing.T) {
@@ -142,7 +142,7 @@ func TestPartErrorsNameTheFix(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := newModule(t)
 			create(t, dir, statusBread())
-			create(t, dir, kit.KindOptions{Kind: "Oven", Versions: []string{"v1"}})
+			create(t, dir, kit.KindOptions{Name: "Oven", Versions: []string{"v1"}})
 			if test.prepare != nil {
 				test.prepare(t, dir)
 			}

@@ -39,7 +39,7 @@ func CreateVersion(ctx context.Context, target Target, version string, kind Name
 	if err := m.readNamespace(); err != nil {
 		return nil, err
 	}
-	m.Kind = kind
+	m.Kind.Name = kind
 	from, err := m.newestVersionOf(kind, version)
 	if err != nil {
 		return nil, err
@@ -49,11 +49,11 @@ func CreateVersion(ctx context.Context, target Target, version string, kind Name
 	}
 	if m.changed() {
 		m.Todo = append(m.Todo,
-			fmt.Sprintf("Change the types in pkg/apis/%s/%s, which are those of %s; then: make generate", m.Name, version, from),
-			fmt.Sprintf("Write conversions that can't be generated in pkg/apis/%s/%s/conversion.go", m.Name, version))
+			fmt.Sprintf("Change the types in pkg/apis/%s/%s, which are those of %s; then: make generate", m.Group.Package, version, from),
+			fmt.Sprintf("Write conversions that can't be generated in pkg/apis/%s/%s/conversion.go", m.Group.Package, version))
 		if versions := slices.Concat(m.served, []string{version}); slices.MinFunc(versions, compareVersions) == version {
 			m.Todo = append(m.Todo, fmt.Sprintf("While servers run that do not know %[1]s, set StorageVersion: %[2]q in pkg/registry/%[3]s/%[4]s.go: objects are stored in the preferred version, which is %[1]s now",
-				version, from, m.Name, m.Kind.File()))
+				version, from, m.Group.Package, m.Kind.Name.File()))
 		}
 	}
 	return &m.Result, nil
@@ -89,12 +89,12 @@ func (m *module) copyTypes(from, to string) error {
 			}
 		}
 	}
-	name := "/" + m.Kind.File() + "_types.go"
-	if declared, err := m.declares(target, string(m.Kind)); err != nil || declared {
+	name := "/" + m.Kind.Name.File() + "_types.go"
+	if declared, err := m.declares(target, string(m.Kind.Name)); err != nil || declared {
 		return err
 	}
 	if !m.exists(source + name) {
-		return fmt.Errorf("the types of %s are not in a file of their own: copy them from %s to %s%s yourself, then repeat the command", m.Kind, source, target, name)
+		return fmt.Errorf("the types of %s are not in a file of their own: copy them from %s to %s%s yourself, then repeat the command", m.Kind.Name, source, target, name)
 	}
 	return m.copyFile(source+name, target+name, to)
 }

@@ -24,14 +24,14 @@ import (
 
 // wireSubresource adds the part to the kind's subresources, and its role to the manifests.
 func (m *module) wireSubresource() error {
-	file, err := m.fileWith("pkg/registry/"+m.Name, string(m.Kind))
+	file, err := m.fileWith("pkg/registry/"+m.Group.Package, string(m.Kind.Name))
 	if err != nil {
 		return err
 	}
-	field := fmt.Sprintf("map[string]registry.Subresource[*%s.%s]", m.Name, m.Kind)
-	element := fmt.Sprintf("%q: %s()", m.Part.File(), m.Part.Var(m.Name))
+	field := fmt.Sprintf("map[string]registry.Subresource[*%s.%s]", m.Group.Package, m.Kind.Name)
+	element := fmt.Sprintf("%q: %s()", m.Part.File(), m.Part.Var(m.Group.Package))
 	if err := m.edit(file, editGo(
-		func(s *source) error { return s.addToField(string(m.Kind), "Subresources", field, element) },
+		func(s *source) error { return s.addToField(string(m.Kind.Name), "Subresources", field, element) },
 	)); err != nil {
 		return err
 	}
@@ -45,16 +45,16 @@ func (m *module) wireRole() error {
 // wireAction also adds a method to the clients of the kind.
 func (m *module) wireAction() error {
 	tag := fmt.Sprintf("+genclient:method=%s,verb=create,subresource=%s,input=%[1]s,result=%[1]s", m.Part, m.Part.File())
-	for _, version := range m.Versions {
+	for _, version := range m.Kind.Versions {
 		dir, _ := m.versionPackage(version)
-		if tagged, err := m.tagged(dir, string(m.Kind), "genclient"); err != nil || !tagged {
+		if tagged, err := m.tagged(dir, string(m.Kind.Name), "genclient"); err != nil || !tagged {
 			return cmp.Or(err, m.wireSubresource())
 		}
-		file, err := m.fileOfType(dir, string(m.Kind))
+		file, err := m.fileOfType(dir, string(m.Kind.Name))
 		if err != nil {
 			return err
 		}
-		if err := m.edit(file, editGo(func(s *source) error { return s.addTag(string(m.Kind), tag) })); err != nil {
+		if err := m.edit(file, editGo(func(s *source) error { return s.addTag(string(m.Kind.Name), tag) })); err != nil {
 			return err
 		}
 	}
@@ -62,8 +62,8 @@ func (m *module) wireAction() error {
 }
 
 func (m *module) wireReview() error {
-	if err := m.edit("pkg/registry/"+m.Name+"/kinds.go", editGo(
-		func(s *source) error { return s.add(elements("Kinds"), string(m.Kind)+"()", nil) },
+	if err := m.edit("pkg/registry/"+m.Group.Package+"/kinds.go", editGo(
+		func(s *source) error { return s.add(elements("Kinds"), string(m.Kind.Name)+"()", nil) },
 	)); err != nil {
 		return err
 	}
@@ -71,11 +71,11 @@ func (m *module) wireReview() error {
 }
 
 func (m *module) wirePlugin() error {
-	file, err := m.fileWith("pkg/groups/"+m.Name, "Group")
+	file, err := m.fileWith("pkg/groups/"+m.Group.Package, "Group")
 	if err != nil {
 		return err
 	}
-	plugin := path.Join("pkg/admission/plugin", m.Name, m.Part.File())
+	plugin := path.Join("pkg/admission/plugin", m.Group.Package, m.Part.File())
 	return m.edit(file, editGo(
 		func(s *source) error { return s.use("", library+"/pkg/admission") },
 		func(s *source) error { return s.use("", m.packagePath(plugin)) },
@@ -88,15 +88,15 @@ func (m *module) wirePlugin() error {
 // wireController adds the controller to the group's Runtime, which the first controller
 // creates.
 func (m *module) wireController() error {
-	m.Version = m.Preferred()
+	m.Version = m.Kind.Preferred()
 	if err := m.renderOnce("clients", &m.data); err != nil {
 		return err
 	}
-	file, err := m.fileWith("pkg/groups/"+m.Name, "Group")
+	file, err := m.fileWith("pkg/groups/"+m.Group.Package, "Group")
 	if err != nil {
 		return err
 	}
-	runtime, err := m.fieldOf("pkg/groups/"+m.Name, "Group", "Runtime")
+	runtime, err := m.fieldOf("pkg/groups/"+m.Group.Package, "Group", "Runtime")
 	if err != nil {
 		return err
 	}
@@ -109,12 +109,12 @@ func (m *module) wireController() error {
 			return err
 		}
 	}
-	if file, err = m.fileWith("pkg/groups/"+m.Name, runtime); err != nil {
+	if file, err = m.fileWith("pkg/groups/"+m.Group.Package, runtime); err != nil {
 		return err
 	}
 	return m.edit(file, editGo(
 		func(s *source) error {
-			return s.use("", m.packagePath(path.Join("pkg/controller", m.Name, m.Part.File())))
+			return s.use("", m.packagePath(path.Join("pkg/controller", m.Group.Package, m.Part.File())))
 		},
 		func(s *source) error {
 			return s.addToField(runtime, "Controllers", "[]registry.Controller", m.Part.File()+".New(client, informers)")
@@ -126,7 +126,7 @@ func (m *module) wireWebhook() error {
 	if err := m.render("webhook-kind", &m.data); err != nil {
 		return err
 	}
-	return m.edit("pkg/webhook/"+m.Name+"/webhooks.go", editGo(
-		func(s *source) error { return s.add(elements("validateObject"), "validate"+string(m.Kind), nil) },
+	return m.edit("pkg/webhook/"+m.Group.Package+"/webhooks.go", editGo(
+		func(s *source) error { return s.add(elements("validateObject"), "validate"+string(m.Kind.Name), nil) },
 	))
 }

@@ -129,7 +129,7 @@ users. The kind has one field to begin with, spec.description. Then it generates
   kit create kind Bread --namespaced --versions v1alpha1,v1 --scale --short br`,
 		Args: exactly("kind"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			options.Kind, options.Namespaced, options.NoClients, options.NoProtobuf = kit.Name(args[0]), namespaced, !clients, !protobuf
+			options.Name, options.Namespaced, options.NoClients, options.NoProtobuf = kit.Name(args[0]), namespaced, !clients, !protobuf
 			result, err := kit.CreateKind(cmd.Context(), target, options)
 			if err != nil {
 				return err
