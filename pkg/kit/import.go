@@ -66,9 +66,6 @@ type imported struct {
 	Definition string
 }
 
-// CategoryList returns the categories as Go source.
-func (i imported) CategoryList() string { return quoted(i.Categories) }
-
 // Uses tells whether the types of fields need a package.
 func (i imported) Uses(name string) bool {
 	return slices.ContainsFunc(append(i.Structs, i.Root), func(s *goStruct) bool {

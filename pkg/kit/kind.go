@@ -61,9 +61,6 @@ func (k *KindOptions) Preferred() string {
 	return k.Versions[0]
 }
 
-// ShortList returns the short names as Go source.
-func (k *KindOptions) ShortList() string { return quoted(k.Short) }
-
 // Clients tells whether the kind has clients.
 func (k *KindOptions) Clients() bool { return !k.NoClients }
 

@@ -26,7 +26,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
@@ -275,13 +274,4 @@ func (w *writer) checkWorkspace(ctx context.Context, module string) error {
 		return err
 	}
 	return fmt.Errorf("the workspace %s does not have the module %s: run \"go work use %s\", or set GOWORK=off", file, module, w.dir)
-}
-
-// quoted returns a list of strings as Go source.
-func quoted(values []string) string {
-	quoted := make([]string, len(values))
-	for i, value := range values {
-		quoted[i] = strconv.Quote(value)
-	}
-	return strings.Join(quoted, ", ")
 }
