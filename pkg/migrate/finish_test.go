@@ -18,6 +18,7 @@ package migrate
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,6 +114,47 @@ func TestFinishServed(t *testing.T) {
 			require.True(t, ok)
 			for _, action := range client.Actions() {
 				require.Equal(t, "list", action.GetVerb())
+			}
+		})
+	}
+}
+
+// What kube-apiserver has written since the objects moved is a copy if it had been written before, or if the server has
+// it, too.
+func TestCheckWritten(t *testing.T) {
+	m := newMigration(t)
+	for name, test := range map[string]struct {
+		state    string
+		metadata string
+		atServer bool
+		kubeEtcd bool
+		want     string
+	}{
+		"written before":                {`"revisions": {"things": "6"}`, `"resourceVersion": "6"`, false, false, ""},
+		"written since":                 {`"revisions": {"things": "5"}`, `"resourceVersion": "6"`, false, false, "1 objects were created at kube-apiserver after the others had moved, and the server does not have them: things/default/one: read them at /apis/com/v1/things.example, and create them at the server"},
+		"at the server, too":            {`"revisions": {"things": "5"}`, `"resourceVersion": "6"`, true, false, ""},
+		"deleted by an earlier process": {`"revisions": {"things": "5"}`, `"resourceVersion": "6", "deletionTimestamp": "2026-01-01T00:00:00Z"`, false, false, ""},
+		"moved back and forth":          {`"objects": {}`, `"resourceVersion": "6"`, false, false, ""},
+		"in its etcd":                   {`"revisions": {"things": "1"}`, `"generation": 1`, false, true, "1 objects were created at kube-apiserver after the others had moved, and the server does not have them: things/default/one: read them at /apis/com/v1/things.example, and create them at the server"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene := usualScene()
+			scene.etcd = map[string]string{"/state": `{"phase": "Moved", ` + test.state + `}`}
+			scene.defined, scene.kubeEtcd = true, test.kubeEtcd
+			scene.etcd["/kube/example.com/things/default/one"] = usualObject
+			scene.atKube = strings.Replace(usualObject, `"uid"`, test.metadata+`, "uid"`, 1)
+			if test.atServer {
+				scene.etcd["/registry/example.com/things/default/one"] = usualObject
+			}
+			planned := scene.migration(t, m.config.Etcd)
+			planned.config.KubePrefix = "/kube"
+			state, err := planned.Status(t.Context())
+			require.NoError(t, err)
+			err = planned.checkWritten(t.Context(), state)
+			if test.want == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, test.want)
 			}
 		})
 	}

@@ -23,7 +23,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,7 +40,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/storage/value"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/bodycost"
@@ -588,177 +586,6 @@ func (p *plan) checkNamespaces(ctx context.Context) error {
 	for _, namespace := range list.Items {
 		if p.namespaces[namespace.Name] && namespace.Status.Phase == corev1.NamespaceTerminating {
 			p.fail(NamespaceDeleted, "wait until it is gone", "the namespace %s, which has some of the objects, is being deleted", namespace.Name)
-		}
-	}
-	return nil
-}
-
-// PlanBack returns what keeps the objects from moving back, and what happens to them. It changes
-// nothing.
-func (m *Migration) PlanBack(ctx context.Context) ([]Finding, error) {
-	state, err := m.Status(ctx)
-	if err != nil && !errors.Is(err, ErrNone) {
-		return nil, err
-	}
-	p := &plan{Migration: m}
-	err = p.run(ctx, nil, []planCheck{
-		{"migration", p.require(NotMoved, func(ctx context.Context) error {
-			return errors.Join(m.checkReturnable(state), m.checkCopies(ctx, state))
-		})},
-		{"apiservices", p.require(NotRegistered, m.checkRegistered)},
-		{"etcd", p.checkRevisions(true)},
-		{"kube-etcd", p.require(OtherEtcd, m.checkKubeEtcd)},
-		{"encryption", p.require(Encrypted, m.checkEncryption)},
-		{"undefined", p.require(ObjectsUndefined, m.checkUndefined)},
-		{"objects", func(ctx context.Context, _ []definition) error { return p.checkObjectsBack(ctx, state) }},
-		{"updates", p.checkUpdates(state, true)},
-	})
-	return p.findings, err
-}
-
-func (m *Migration) checkReturnable(state State) error {
-	switch {
-	case state.Phase == "" && m.config.KubeEtcd == nil:
-		return errAllNew
-	case state.Phase == "", state.Phase == Moved, state.Returning && state.Phase != Returned:
-		return nil
-	}
-	return fmt.Errorf("the migration is in the phase %s, and not in %s", state.Phase, Moved)
-}
-
-// checkCopies returns an error if a definition was deleted since the objects moved, and kube-apiserver's copies with it.
-func (m *Migration) checkCopies(ctx context.Context, state State) error {
-	if state.Phase != Moved || m.config.KubeEtcd != nil {
-		return nil
-	}
-	found, err := m.definitions(ctx)
-	for _, d := range found {
-		if before := state.Definitions[d.Name]["metadata.uid"]; before != "" && before != string(d.UID) {
-			return errAllNew
-		}
-	}
-	return err
-}
-
-// checkUndefined returns an error if the server has objects whose definition is gone. Clients would not reach them any
-// more.
-func (m *Migration) checkUndefined(ctx context.Context) error {
-	if !m.config.Defined || len(m.config.Stores) == 0 {
-		return nil
-	}
-	prefixes := []string{path.Dir(path.Dir(m.config.Stores[0].Prefix)) + "/"}
-	for _, store := range m.config.Stores {
-		prefixes = append(prefixes, store.Prefix)
-	}
-	// At the same moment.
-	var counts []clientv3.Op
-	for _, prefix := range prefixes {
-		counts = append(counts, clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithCountOnly()))
-	}
-	response, err := m.config.Etcd.Txn(ctx).Then(counts...).Commit()
-	if err != nil {
-		return fmt.Errorf("reading the server's etcd: %w", err)
-	}
-	undefined := response.Responses[0].GetResponseRange().Count
-	for _, defined := range response.Responses[1:] {
-		undefined -= defined.GetResponseRange().Count
-	}
-	if undefined == 0 {
-		return nil
-	}
-	return &refusal{fmt.Sprintf("the server has %d objects of %s without a CustomResourceDefinition, which clients would not reach any more", undefined, m.config.Group),
-		"apply their definition again, or delete them"}
-}
-
-// uidsAtKube returns the UIDs of kube-apiserver's copies by key, or nil if it does not serve them.
-func (m *Migration) uidsAtKube(ctx context.Context, move move) (map[string]types.UID, error) {
-	if !m.config.Defined || m.config.KubeEtcd != nil {
-		return nil, nil
-	}
-	uids := map[string]types.UID{}
-	_, err := m.list(ctx, local(move.from), func(object *unstructured.Unstructured) error {
-		uids[keyOf(object)] = object.GetUID()
-		return nil
-	})
-	return uids, err
-}
-
-// checkObjectsBack names the objects that get another UID, and those that are too large.
-func (p *plan) checkObjectsBack(ctx context.Context, state State) error {
-	moves, err := p.moves(ctx)
-	if err != nil {
-		return err
-	}
-	for _, move := range moves {
-		count, created := 0, []string{}
-		var large named
-		uids, err := p.uidsAtKube(ctx, move)
-		if err != nil {
-			return err
-		}
-		_, err = p.list(ctx, move.from, func(object *unstructured.Unstructured) error {
-			count++
-			name := keyOf(object)
-			if uids == nil && !object.GetCreationTimestamp().Time.Before(state.Switched) || uids != nil && uids[name] != object.GetUID() {
-				created = append(created, name)
-			}
-			if err := p.tryBack(ctx, move, object); errors.Is(err, errTooLarge) {
-				large.add(name, err)
-			} else if err != nil {
-				return err
-			}
-			return nil
-		})
-		switch {
-		case err != nil:
-			return err
-		case p.config.KubeEtcd != nil || len(created) == 0:
-			p.notice(ObjectsMove, "", "%d %s would move back, with their UIDs", count, move.GroupResource)
-		default:
-			p.notice(NewUIDs, "give --kube-etcd-servers to keep their UIDs", "%d %s would move back, and %d of them get another UID, since kube-apiserver has no copies with the same: the garbage collector deletes what they own: %v", count, move.GroupResource, len(created), created)
-		}
-		if large.total == 0 {
-			continue
-		}
-		const fix = "make these objects smaller, or give kube-apiserver's etcd a higher --max-request-bytes"
-		if p.config.KubeEtcd != nil {
-			p.fail(ObjectsTooLarge, fix, "%d of %d %s are too large for kube-apiserver's etcd: %s", large.total, count, move.GroupResource, large)
-		} else {
-			p.notice(ObjectsTooLarge, fix, "%d of %d %s may be too large for kube-apiserver's etcd: %s", large.total, count, move.GroupResource, large)
-		}
-	}
-	return nil
-}
-
-// checkRegistered returns an error unless the server serves the group.
-func (m *Migration) checkRegistered(ctx context.Context) error {
-	found, err := m.definitions(ctx)
-	if err != nil {
-		return err
-	}
-	if len(found) == 0 {
-		return fmt.Errorf("no CustomResourceDefinition defines a resource of %s: apply them first", m.config.Group)
-	}
-	registered, local := false, []string{}
-	for _, name := range m.config.APIServices {
-		apiService, err := m.apiService(ctx, name)
-		switch {
-		case err != nil:
-			return err
-		case apiService == nil: // No definition has the version.
-		case apiService.Spec.Service == nil:
-			local = append(local, name)
-		default:
-			registered = true
-		}
-	}
-	if !registered {
-		return fmt.Errorf("no version of %s leads to a server: there is nothing to move back", m.config.Group)
-	}
-	if len(local) > 0 {
-		return &refusal{
-			fmt.Sprintf("%s lead to no server, so that clients of these versions use what kube-apiserver has, and what they have written there would be overwritten", strings.Join(local, ", ")),
-			"make these APIServices lead to the server, after what is missing there has been written through another version",
 		}
 	}
 	return nil

@@ -93,7 +93,7 @@ func TestRevisionsThatAreDeleted(t *testing.T) {
 	}
 	// A deletion that was missed is noticed, too.
 	cancel()
-	<-read
+	require.NoError(t, <-read)
 	h.set("example.com", "2000100")
 	go func() { read <- h.read(t.Context(), client, "/history/") }()
 	require.Eventually(t, begins(h), time.Minute, 10*time.Millisecond)
