@@ -70,7 +70,7 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 				reservation.release(hasBody(info.Verb) && !goesOn && (req.Context().Err() != nil || time.Since(began) >= handlerTime))
 			}()
 			req = req.WithContext(context.WithValue(req.Context(), reservationKey{}, listReservation{reservation, listFactorFor(req), objectFactorFor(req, info.Verb)}))
-			if err := checkBody(w, req, info.Verb, maxBody, reservation, response.waits, check); err != nil {
+			if err := checkBody(req, info.Verb, maxBody, reservation, response, check); err != nil {
 				responsewriters.ErrorNegotiated(err, serializer, version, w, req)
 				return
 			}
@@ -90,20 +90,20 @@ func hasBody(verb string) bool {
 
 // checkBody reads the body, as far as it is not too large for the handler anyway,
 // and puts it back.
-func checkBody(w http.ResponseWriter, req *http.Request, verb string, maxBody int64, reservation *reservation, waits *waits, check func(*http.Request, string, []byte) error) error {
+func checkBody(req *http.Request, verb string, maxBody int64, reservation *reservation, response *timedWriter, check func(*http.Request, string, []byte) error) error {
 	if !hasBody(verb) {
 		return nil
 	}
-	control, deadline := http.NewResponseController(w), time.Now().Add(bodyTime)
+	waits, deadline := response.waits, time.Now().Add(bodyTime)
 	if end, limited := req.Context().Deadline(); limited && end.Before(deadline) {
 		deadline = end
 	}
-	_ = control.SetReadDeadline(deadline) // Without it, there is that of WithBodyDeadline.
+	response.setReadDeadline(deadline)
 	var counted, ended bool
 	stop := after(slowAfter, func() {
 		if counted = waits.add(reservation.user); !counted {
 			ended = true
-			_ = control.SetReadDeadline(time.Now())
+			response.setReadDeadline(time.Now())
 		}
 	})
 	body, err := reservation.read(io.LimitReader(req.Body, maxBody+1))
@@ -120,7 +120,7 @@ func checkBody(w http.ResponseWriter, req *http.Request, verb string, maxBody in
 		return apierrors.NewBadRequest(fmt.Sprintf("the body can't be read: %v", err))
 	}
 	// The time of a body does not bound the work on it.
-	_ = control.SetReadDeadline(time.Time{})
+	response.setReadDeadline(time.Time{})
 	req.Body = readCloser{io.MultiReader(bytes.NewReader(body), req.Body), req.Body}
 	if int64(len(body)) > maxBody {
 		return nil // The handler says so.

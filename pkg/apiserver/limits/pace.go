@@ -21,6 +21,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -57,6 +58,10 @@ type timedWriter struct {
 	// the account.
 	waited        time.Duration
 	slow, counted bool
+
+	mu sync.Mutex
+	// left is set when the handler returns.
+	left bool
 }
 
 // timedKey is the context key of a timedWriter.
@@ -79,7 +84,7 @@ func responseOf(ctx context.Context) *timedWriter {
 	if response, ok := ctx.Value(timedKey{}).(*timedWriter); ok {
 		return response
 	}
-	return &timedWriter{waits: newWaits(0)}
+	return &timedWriter{waits: newWaits(0), left: true}
 }
 
 // NoteUser counts the waits for the client of a request for the account of this user. The handler must be inside
@@ -177,7 +182,20 @@ func (w *timedWriter) late() {
 	}
 }
 
+// setReadDeadline does nothing after the handler has returned. The library's timeout goes on with the work then, whose
+// deadline would be that of the next request over HTTP/1.1. Over HTTP/2 it would end the process.
+func (w *timedWriter) setReadDeadline(deadline time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.left {
+		_ = w.control.SetReadDeadline(deadline) // Without it, there is that of WithBodyDeadline.
+	}
+}
+
 func (w *timedWriter) leave() {
+	w.mu.Lock()
+	w.left = true
+	w.mu.Unlock()
 	if w.counted {
 		w.waits.remove(*w.account.Load())
 	}

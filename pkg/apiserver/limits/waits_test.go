@@ -18,10 +18,12 @@ package limits
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,6 +158,54 @@ func TestSeatsOfSlowWatches(t *testing.T) {
 					return
 				}
 				require.Equal(t, test.want, (<-given.given).Sub(began))
+			})
+		})
+	}
+}
+
+// deadlines counts those that are set.
+type deadlines struct {
+	http.ResponseWriter
+	set atomic.Int32
+}
+
+func (d *deadlines) SetReadDeadline(time.Time) error {
+	d.set.Add(1)
+	return nil
+}
+
+// slowBody ends after some time.
+type slowBody time.Duration
+
+func (b slowBody) Read([]byte) (int, error) {
+	time.Sleep(time.Duration(b))
+	return 0, io.EOF
+}
+
+// The library answers when the time for a request is over, and goes on with its body in another goroutine. A deadline
+// that was set then ended the process, or was that of the next request.
+func TestBodiesThatOutliveTheirRequests(t *testing.T) {
+	const requestTime = slowAfter / 2
+	for name, body := range map[string]slowBody{
+		"a body that comes late":         slowBody(slowAfter * 3 / 4),
+		"a body that is waited for long": slowBody(slowAfter * 2),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bounds := DefaultBounds()
+				bounds.WaitsPerUser = 0
+				bodies := WithMemoryBounds(http.NotFoundHandler(), requests.NewCodecs(), requests.IsWatch, bounds, 1<<20, anyBody)
+				handler := WithResponseDeadlines(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					go bodies.ServeHTTP(w, req)
+					time.Sleep(requestTime)
+				}), bounds)
+				w := &deadlines{ResponseWriter: httptest.NewRecorder()}
+				handler.ServeHTTP(w, requests.WithInfo(httptest.NewRequest(http.MethodPost, "/", body), "create"))
+				before := w.set.Load()
+				require.NotZero(t, before)
+				time.Sleep(time.Duration(body))
+				synctest.Wait()
+				require.Equal(t, before, w.set.Load())
 			})
 		})
 	}

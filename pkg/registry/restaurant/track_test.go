@@ -77,6 +77,21 @@ func TestTrackAnotherPizzaOfThatName(t *testing.T) {
 	noneRemains(t)
 }
 
+// A single line sets no deadline. The library may have answered already, and begun with the next request.
+func TestTrackSetsNoDeadline(t *testing.T) {
+	storage := newStorage(t)
+	newPizza(t, storage, "margherita", 0, 3)
+	handler, err := trackHandler(t.Context(), t, storage, "margherita", &restaurant.PizzaTrackOptions{TimeoutSeconds: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	withoutDeadlines := httptest.NewRecorder()
+	handler.ServeHTTP(withoutDeadlines, nil)
+	if diff := cmp.Diff("0 of 3 baked\n", withoutDeadlines.Body.String()); diff != "" {
+		t.Errorf("unexpected lines (-want +got):\n%s", diff)
+	}
+}
+
 // writerWithDeadline never waits.
 type writerWithDeadline struct{ *httptest.ResponseRecorder }
 
