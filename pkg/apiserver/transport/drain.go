@@ -124,8 +124,8 @@ func (d *Drain) Handler(next http.Handler) http.Handler {
 }
 
 // takeHTTP2 makes a server serve HTTP/2 on connections that are drained and paced. Its options are
-// those of the library, which can't be set: see SecureServingInfo.Serve. Only headers are bounded
-// more narrowly. A client in Go, such as that of kube-apiserver, refuses to send more over HTTP/2,
+// those of the library, which can't be set: see SecureServingInfo.Serve. Only writes end in time, and
+// headers are bounded more narrowly. A client in Go, such as that of kube-apiserver, refuses to send more over HTTP/2,
 // and kube-apiserver calls that 503.
 //
 //nolint:staticcheck // SA1019: net/http serves no connection that is not its own.
@@ -136,6 +136,7 @@ func (d *Drain) takeHTTP2(server *http.Server) {
 	)
 	options := &http2.Server{
 		IdleTimeout:                  idle,
+		WriteByteTimeout:             limits.EventTime,
 		MaxConcurrentStreams:         d.streams,
 		MaxReadFrameSize:             buffer,
 		MaxUploadBufferPerStream:     buffer,
@@ -154,8 +155,9 @@ func (d *Drain) takeHTTP2(server *http.Server) {
 		d.mu.Lock()
 		drained.http2 = told
 		d.mu.Unlock()
-		options.ServeConn(d.frames.conn(told, &drained.trusted), &http2.ServeConnOpts{
-			Context: withConnection(context.Background(), conn), BaseConfig: base, Handler: handler,
+		paced := d.frames.conn(told, &drained.trusted)
+		options.ServeConn(paced, &http2.ServeConnOpts{
+			Context: limits.WithEndStuck(withConnection(context.Background(), conn), paced.endStuck), BaseConfig: base, Handler: handler,
 		})
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"context"
 	"encoding/binary"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/net/http2"
 	"k8s.io/client-go/util/flowcontrol"
@@ -39,6 +40,9 @@ const (
 	// updatesPerWrite is for clients that send two for each event of a watch: of the stream and
 	// of the connection.
 	updatesPerWrite = 2
+	// stuckTime is how long a write may last after a response was to end. It is longer than
+	// processes wait for a busy processor.
+	stuckTime = time.Second
 	// frameClients is the number of tracked IP addresses.
 	frameClients = 4096
 )
@@ -82,6 +86,8 @@ type pacedConn struct {
 	// unread is the number of written bytes that the client has not yet acknowledged by a
 	// WINDOW_UPDATE.
 	unread atomic.Int64
+	// writes counts the beginnings and the ends of writes. There is one at a time.
+	writes atomic.Int64
 }
 
 func (p *framePace) conn(conn *goAwayConn, trusted *atomic.Bool) *pacedConn {
@@ -97,9 +103,23 @@ func (c *pacedConn) Close() error {
 
 // Write writes frames, or parts of them.
 func (c *pacedConn) Write(frames []byte) (int, error) {
+	c.writes.Add(1)
 	n, err := c.goAwayConn.Write(frames)
+	c.writes.Add(1)
 	c.unread.Add(int64(n) + updatesPerWrite*bytesPerUpdate)
 	return n, err
+}
+
+// endStuck closes the connection if the write that there is, or that comes next, does not end in time. Its client may
+// allow responses of any size, and read none of them. The library then only remembers which ones to end, and
+// each keeps its seat of priority and fairness. Trusted connections have the responses of many clients.
+func (c *pacedConn) endStuck() {
+	stuck := c.writes.Load() | 1 // Odd numbers are those of writes that have not ended.
+	time.AfterFunc(stuckTime, func() {
+		if c.writes.Load() == stuck && !c.trusted.Load() {
+			_ = c.Close()
+		}
+	})
 }
 
 // Read reads frames, or parts of them, and waits as long as each frame must.

@@ -22,9 +22,11 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -264,4 +266,127 @@ func TestHeadersOfEachProtocol(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A connection ends if a write lasts after a response was to end.
+func TestStuckConnections(t *testing.T) {
+	for name, test := range map[string]struct {
+		// before and after are the writes that begin before and after that, and ended those that end.
+		before, after, ended int64
+		trusted              bool
+		want                 error
+	}{
+		"a write that lasts":         {1, 0, 0, false, io.EOF},
+		"the next write lasts":       {0, 1, 0, false, io.EOF},
+		"a write ends":               {1, 0, 1, false, os.ErrDeadlineExceeded},
+		"another write lasts":        {1, 1, 1, false, os.ErrDeadlineExceeded},
+		"no write":                   {0, 0, 0, false, os.ErrDeadlineExceeded},
+		"a write of a front proxy's": {1, 0, 0, true, os.ErrDeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, server := net.Pipe()
+				var trusted atomic.Bool
+				trusted.Store(test.trusted)
+				conn := newFramePace(1).conn(newGoAwayConn(tls.Server(server, &tls.Config{})), &trusted)
+				conn.writes.Add(test.before)
+				conn.endStuck()
+				conn.writes.Add(test.ended + test.after)
+				require.NoError(t, client.SetDeadline(time.Now().Add(2*stuckTime)))
+				_, err := client.Read(make([]byte, 1))
+				require.ErrorIs(t, err, test.want)
+			})
+		})
+	}
+}
+
+// A client that allows responses of any size, and reads nothing of its connection, has no more of them in work than
+// any other.
+func TestUnreadResponses(t *testing.T) {
+	const streams, mayWait = 10, 2
+	bounds := limits.DefaultBounds()
+	bounds.WaitsPerUser = mayWait
+	drain, ended := NewDrain(testStreams, bounds), make(chan struct{}, streams)
+	server := httptest.NewUnstartedServer(drain.Handler(limits.WithResponseDeadlines(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		limits.NoteUser(req.Context(), "anna")
+		for err := error(nil); err == nil; {
+			_, err = w.Write(make([]byte, 1<<20))
+		}
+		ended <- struct{}{}
+	}), bounds)))
+	server.EnableHTTP2 = true
+	server.Listener = drain.Listener(server.Listener)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err = io.WriteString(conn, http2.ClientPreface)
+	require.NoError(t, err)
+	framer := http2.NewFramer(conn, nil)
+	require.NoError(t, framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: math.MaxInt32}))
+	require.NoError(t, framer.WriteWindowUpdate(0, 1<<30))
+	var headers bytes.Buffer
+	encoder := hpack.NewEncoder(&headers)
+	for i := range uint32(streams) {
+		headers.Reset()
+		for _, field := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "server"}, {":path", "/"}} {
+			require.NoError(t, encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}))
+		}
+		require.NoError(t, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: headers.Bytes(), EndHeaders: true, EndStream: true}))
+	}
+	late := time.After(limits.EventTime / 2)
+	for range streams {
+		select {
+		case <-ended:
+		case <-late:
+			require.Fail(t, "responses that nobody reads go on")
+		}
+	}
+}
+
+// connector is a listener for connections without buffers.
+type connector chan net.Conn
+
+func (c connector) Accept() (net.Conn, error) {
+	if conn, ok := <-c; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (c connector) Close() error { return nil }
+func (connector) Addr() net.Addr { return &net.TCPAddr{} }
+
+// addressed is a connection whose address is not that of the introduction.
+type addressed struct{ net.Conn }
+
+func (addressed) RemoteAddr() net.Addr { return &net.TCPAddr{} }
+
+// Without a response, the connection of a client that reads nothing ends, too.
+func TestUnreadConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const goodbye = 5 * time.Second // So long, crypto/tls tries to tell the client.
+		drain := NewDrain(testStreams, limits.DefaultBounds())
+		server := &http.Server{ReadHeaderTimeout: time.Hour, Handler: drain.Handler(http.NotFoundHandler()), TLSConfig: &tls.Config{
+			Certificates: []tls.Certificate{certificate(t)},
+			MaxVersion:   tls.VersionTLS12, // Later ones write after the handshake.
+		}}
+		require.NoError(t, http2.ConfigureServer(server, nil)) //nolint:staticcheck // SA1019: the library does so.
+		listener := make(connector)
+		go func() { _ = server.ServeTLS(drain.Listener(listener), "", "") }()
+		client, conn := net.Pipe()
+		listener <- addressed{conn}
+		secured := tls.Client(client, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+		_, err := io.WriteString(secured, http2.ClientPreface)
+		require.NoError(t, err)
+		framer, began := http2.NewFramer(secured, nil), time.Now()
+		for err := framer.WriteSettings(); err == nil; err = framer.WritePing(false, [8]byte{}) {
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, limits.EventTime+goodbye, time.Since(began))
+		close(listener)
+		_ = server.Close()
+		time.Sleep(drainGrace + drainInterval)
+	})
 }

@@ -21,6 +21,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -410,9 +411,10 @@ func frameAttacks() map[string]attack {
 		"handshakes that never end":               {run: handshakes},
 		"connections with large buffers":          {run: buffers},
 		"slow bodies":                             {user: writer, run: frames(slowBodies)},
-		"slow readers of lists":                   {user: reader, run: frames(slowReaders(menuPath))},
-		"slow readers of lists, unread":           {user: reader, run: unread(slowReaders(menuPath))},
-		"slow readers of pizzas":                  {user: reader, run: frames(slowReaders(menuPath + "/pizza-1"))},
+		"slow readers of lists":                   {user: reader, run: frames(slowReaders(menuPath, 0))},
+		"slow readers of lists, unread":           {user: reader, run: unread(slowReaders(menuPath, 0))},
+		"slow readers, large window, unread":      {user: reader, run: unread(slowReaders(menuPath, math.MaxInt32))},
+		"slow readers of pizzas":                  {user: reader, run: frames(slowReaders(menuPath+"/pizza-1", 0))},
 		"watches of big events that nobody reads": {user: writer, allowed: true, run: watches},
 	}
 }
@@ -567,11 +569,16 @@ func slowBodies(ctx context.Context, w *wire) error {
 	return nil
 }
 
-// slowReaders asks for a path and lets the server send nothing of it.
-func slowReaders(path string) func(context.Context, *wire) error {
+// slowReaders asks for a path, and lets the server send as much of it over HTTP/2 as a window allows.
+func slowReaders(path string, window uint32) func(context.Context, *wire) error {
 	return func(ctx context.Context, w *wire) error {
-		if err := w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
+		if err := w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}); err != nil {
 			return err
+		}
+		if window > 0 { // The connection has one of its own.
+			if err := w.WriteWindowUpdate(0, window>>1); err != nil {
+				return err
+			}
 		}
 		for range streams {
 			if _, err := w.open(w.block(http.MethodGet, path), true); err != nil {
