@@ -31,9 +31,14 @@ import (
 
 const (
 	// framesPerSecond bounds the frames of HTTP/2 from an IP address without a request or
-	// a part of its body. frameBurst is how many are read at once.
+	// much of its body. frameBurst is how many are read at once.
 	framesPerSecond = 500
 	frameBurst      = 2 * framesPerSecond
+	// freeData is from which size on a part of a body is free. The server answers each that it
+	// does not expect, and smaller ones cost it more than the client.
+	freeData = 256
+	// freeParts is how many smaller ones of each request are free: a small body and its end.
+	freeParts = 2
 	// bytesPerUpdate is the number of written bytes that allow the client another
 	// WINDOW_UPDATE. Go's client sends two for each 4 KiB.
 	bytesPerUpdate = 1 << 10
@@ -86,6 +91,8 @@ type pacedConn struct {
 	// unread is the number of written bytes that the client has not yet acknowledged by a
 	// WINDOW_UPDATE.
 	unread atomic.Int64
+	// parts is the number of small parts of bodies that are free. It belongs to the reader.
+	parts int
 	// writes counts the beginnings and the ends of writes. There is one at a time.
 	writes atomic.Int64
 }
@@ -132,18 +139,26 @@ func (c *pacedConn) Read(frames []byte) (int, error) {
 // onFrame charges one frame and blocks until the next may be read.
 func (c *pacedConn) onFrame(length int, kind http2.FrameType, flags http2.Flags) {
 	c.received(kind, flags)
-	if !c.trusted.Load() && !c.isFree(length, kind, flags) {
+	if !c.trusted.Load() && !c.isFree(length, kind) {
 		_ = c.pace.Wait(c.open) // It fails when the connection is closed, and then the next read does.
 	}
 }
 
 // isFree tells whether a client may send a frame as often as it can.
-func (c *pacedConn) isFree(length int, kind http2.FrameType, flags http2.Flags) bool {
+func (c *pacedConn) isFree(length int, kind http2.FrameType) bool {
 	switch kind {
 	case http2.FrameHeaders: // It begins a request, whose headers are bounded.
+		c.parts = min(c.parts+freeParts, frameBurst)
 		return true
 	case http2.FrameData:
-		return length > 0 || flags.Has(http2.FlagDataEndStream)
+		if length >= freeData {
+			return true
+		}
+		if c.parts == 0 {
+			return false
+		}
+		c.parts--
+		return true
 	case http2.FrameWindowUpdate:
 		if c.unread.Add(-bytesPerUpdate) >= 0 {
 			return true

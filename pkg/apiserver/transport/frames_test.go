@@ -76,6 +76,14 @@ func TestFramesThatWait(t *testing.T) {
 			header(0, http2.FrameData, http2.FlagDataEndStream), 0, 0},
 		"headers that go on": {header(5, http2.FrameHeaders, 0) + header(3, http2.FrameContinuation, 0) +
 			header(0, http2.FrameContinuation, http2.FlagHeadersEndHeaders), 0, 2},
+		"requests, and then their bodies": {strings.Repeat(header(5, http2.FrameHeaders, http2.FlagHeadersEndHeaders), 3) +
+			strings.Repeat(header(9, http2.FrameData, http2.FlagDataEndStream), 3), 0, 0},
+		"a body in small parts":            {header(5, http2.FrameHeaders, 0) + strings.Repeat(header(1, http2.FrameData, 0), 5), 0, 3},
+		"a request beside small parts":     {header(1, http2.FrameData, 0) + header(5, http2.FrameHeaders, 0) + header(1, http2.FrameData, 0), 0, 1},
+		"small parts of no request":        {strings.Repeat(header(1, http2.FrameData, 0), 3), 0, 3},
+		"ends of no request":               {strings.Repeat(header(0, http2.FrameData, http2.FlagDataEndStream), 3), 0, 3},
+		"large parts":                      {strings.Repeat(header(freeData, http2.FrameData, 0), 3), 0, 0},
+		"parts that are not large":         {strings.Repeat(header(freeData-1, http2.FrameData, 0), 3), 0, 3},
 		"nothing of a body":                {header(0, http2.FrameData, 0), 0, 1},
 		"a reset":                          {header(5, http2.FrameHeaders, 0) + header(4, http2.FrameRSTStream, 0), 0, 1},
 		"settings, a ping and a priority":  {header(6, http2.FrameSettings, 0) + header(8, http2.FramePing, 0) + header(5, http2.FramePriority, 0), 0, 3},
