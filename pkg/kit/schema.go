@@ -167,7 +167,7 @@ func keepsUnknown(schema *apiextensionsv1.JSONSchemaProps) bool {
 	return schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields
 }
 
-// commentLines returns a description as the lines of a comment, none of which is a tag.
+// commentLines returns a description as the lines of a comment. None is a tag.
 func commentLines(description string) (lines []string) {
 	for line := range strings.Lines(strings.TrimSpace(description)) {
 		line = strings.TrimRight(line, " \t\r\n")

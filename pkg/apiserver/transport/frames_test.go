@@ -119,15 +119,7 @@ func TestPacedConnections(t *testing.T) {
 			Trust(req.Context())
 		}
 	})))
-	server.EnableHTTP2 = true
-	server.Listener = drain.Listener(server.Listener)
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	_, err = io.WriteString(conn, http2.ClientPreface)
-	require.NoError(t, err)
+	conn := begun(t, drain, server)
 	framer := http2.NewFramer(conn, conn)
 	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 
@@ -276,6 +268,21 @@ func TestHeadersOfEachProtocol(t *testing.T) {
 	}
 }
 
+// begun starts a server, and returns a connection of a client that has begun with HTTP/2.
+func begun(t *testing.T, drain *Drain, server *httptest.Server) net.Conn {
+	t.Helper()
+	server.EnableHTTP2 = true
+	server.Listener = drain.Listener(server.Listener)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err = io.WriteString(conn, http2.ClientPreface)
+	require.NoError(t, err)
+	return conn
+}
+
 // A connection ends if a write lasts after a response was to end.
 func TestStuckConnections(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -322,15 +329,7 @@ func TestUnreadResponses(t *testing.T) {
 		}
 		ended <- struct{}{}
 	}), bounds)))
-	server.EnableHTTP2 = true
-	server.Listener = drain.Listener(server.Listener)
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	_, err = io.WriteString(conn, http2.ClientPreface)
-	require.NoError(t, err)
+	conn := begun(t, drain, server)
 	framer := http2.NewFramer(conn, nil)
 	require.NoError(t, framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: math.MaxInt32}))
 	require.NoError(t, framer.WriteWindowUpdate(0, 1<<30))
