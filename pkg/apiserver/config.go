@@ -361,9 +361,9 @@ func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserve
 	handler = filters.WithBodyBounds(handler, codecs, longRunning, c.Bounds, config.MaxRequestBodyBytes) // Behind authorization: only writers send bodies.
 	handler = limits.WithClientsThatWait(handler)                                                        // Ends the count of WithInFlightLimit.
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
-	handler = limits.WithInFlightLimit(handler, codecs, config.RequestInfoResolver, longRunning, c.frontProxy.Sends, c.Bounds) // Outside the library, which forgets reset streams.
-	handler = filters.WithRetryableErrors(handler, codecs)                                                                     // Rewrites refusals of the handlers inside.
-	handler = limits.WithResponseDeadlines(handler, c.Bounds)                                                                  // Also for refusals by the library.
+	handler = limits.WithInFlightLimit(handler, codecs, config.RequestInfoResolver, longRunning, c.frontProxy.ForwardedFor, c.Bounds) // Outside the library, which forgets reset streams.
+	handler = filters.WithRetryableErrors(handler, codecs)                                                                            // Rewrites refusals of the handlers inside.
+	handler = limits.WithResponseDeadlines(handler, c.Bounds)                                                                         // Also for refusals by the library.
 	handler = filters.WithBodyDeadline(handler, config.RequestTimeout)
 	handler = filters.WithDirectClients(handler, codecs, c.frontProxy.Sends)          // Before the library reviews impersonation.
 	handler = transport.WithKnownCertificates(handler, config.SecureServing.ClientCA) // Before the library verifies them.

@@ -108,8 +108,25 @@ func (f *FrontProxy) AuthenticateRequest(req *http.Request) (*authenticator.Resp
 	return response, ok, err
 }
 
-func (f *FrontProxy) namesUser(req *http.Request) bool {
-	return slices.ContainsFunc(f.config.UsernameHeaders.Value(), func(name string) bool { return req.Header.Get(name) != "" })
+func (f *FrontProxy) namesUser(req *http.Request) bool { return f.user(req) != "" }
+
+// user is the user that the headers name, whoever has sent them.
+func (f *FrontProxy) user(req *http.Request) string {
+	for _, name := range f.config.UsernameHeaders.Value() {
+		if user := req.Header.Get(name); user != "" {
+			return user
+		}
+	}
+	return ""
+}
+
+// ForwardedFor returns the user that a front proxy has named, and whether one has sent the request. The handler must
+// be outside authentication, which removes the headers.
+func (f *FrontProxy) ForwardedFor(req *http.Request) (user string, ok bool) {
+	if !f.Sends(req) {
+		return "", false
+	}
+	return f.user(req), true
 }
 
 // Sends tells whether a front proxy has sent a request, with or without headers that name a user.

@@ -168,7 +168,9 @@ func TestVerifiedFrontProxy(t *testing.T) {
 			}
 			req.Header.Set("X-Remote-User", "anna")
 			req.Header.Set("X-Remote-Group", "cooks")
-			require.Equal(t, step.believed, proxy.Sends(req), step.name)
+			name, forwarded := proxy.ForwardedFor(req)
+			require.Equal(t, step.believed, forwarded, step.name)
+			require.Equal(t, step.believed, name == "anna", step.name)
 			response, ok, _ := proxy.AuthenticateRequest(req)
 			require.Equal(t, step.believed, ok, step.name)
 			if step.believed {

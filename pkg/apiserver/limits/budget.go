@@ -83,8 +83,12 @@ func accountOf(req *http.Request) account {
 	if !ok {
 		return account{}
 	}
-	name := Account(user.GetName())
-	return account{user: name, system: name == user.GetName() && strings.HasPrefix(name, "system:") && name != systemuser.Anonymous}
+	return accountOfUser(user.GetName())
+}
+
+func accountOfUser(user string) account {
+	name := Account(user)
+	return account{user: name, system: name == user && strings.HasPrefix(name, "system:") && name != systemuser.Anonymous}
 }
 
 // Account returns what bounds by user count the requests of a user for: the name, or for ServiceAccounts that of

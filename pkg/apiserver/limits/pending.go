@@ -39,7 +39,8 @@ const pendingRetrySeconds = 1
 const proxyPart = 4
 
 // WithInFlightLimit refuses requests beyond RequestsInFlight with 429, and those of clients other
-// than the front proxy beyond three quarters of it. An IP address may have as many of these as it leaves to others.
+// than the front proxy beyond three quarters of it. An IP address may have as many of these as it leaves to others, and
+// an account as many of those that the front proxy forwards. Accounts of the cluster itself may have any number.
 //
 // It counts each until its work has ended, which the library does not. A client that resets a stream of HTTP/2, or
 // closes its connection, may have another request at once. The library goes on with the first in a goroutine of its
@@ -51,26 +52,29 @@ const proxyPart = 4
 // asks about the server itself, such as discovery. If the answer were 429, kube-apiserver would take the group away
 // from all clients.
 func WithInFlightLimit(next http.Handler, serializer runtime.NegotiatedSerializer, resolver genericapirequest.RequestInfoResolver,
-	longRunning genericapirequest.LongRunningRequestCheck, byFrontProxy func(*http.Request) bool, bounds Bounds) http.Handler {
+	longRunning genericapirequest.LongRunningRequestCheck, forwardedFor func(*http.Request) (user string, ok bool), bounds Bounds) http.Handler {
 	inFlight := newInFlight(int64(bounds.RequestsInFlight))
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Context().Err() != nil {
 			return // The client has given it up before anything has begun.
 		}
-		direct := !byFrontProxy(req)
+		user, forwarded := forwardedFor(req)
+		from := sender{accountOfUser(user), !forwarded}
+		if from.direct {
+			from.user = ClientAddress(req.RemoteAddr)
+		}
 		info, err := resolver.NewRequestInfo(req)
 		endsWithClient := err == nil && longRunning(req, info)
-		if err != nil || isHealthCheck(info.Path) || !direct && (endsWithClient || !info.IsResourceRequest) {
+		if err != nil || isHealthCheck(info.Path) || forwarded && (endsWithClient || !info.IsResourceRequest) {
 			next.ServeHTTP(w, req)
 			return
 		}
-		address := ClientAddress(req.RemoteAddr)
-		if refusal := inFlight.enter(direct, address); refusal != "" {
+		if refusal := inFlight.enter(from); refusal != "" {
 			err := apierrors.NewTooManyRequests(refusal, pendingRetrySeconds)
 			responsewriters.ErrorNegotiated(err, serializer, metav1.Unversioned, w, req)
 			return
 		}
-		counted := &countedRequest{client: req.Context(), endsWithClient: endsWithClient, end: sync.OnceFunc(func() { inFlight.leave(direct, address) })}
+		counted := &countedRequest{client: req.Context(), endsWithClient: endsWithClient, end: sync.OnceFunc(func() { inFlight.leave(from) })}
 		defer func() {
 			if !counted.inWork.Load() {
 				counted.end()
@@ -84,35 +88,49 @@ func WithInFlightLimit(next http.Handler, serializer runtime.NegotiatedSerialize
 	})
 }
 
-// inFlight counts requests, and those that clients send directly also for their IP addresses.
+// sender is the account that the front proxy has named, or the IP address of another client.
+type sender struct {
+	account
+	direct bool
+}
+
+// inFlight counts requests, and those of each sender.
 type inFlight struct {
-	limit    int64
-	requests atomic.Int64
-	direct   *Shares
+	limit     int64
+	requests  atomic.Int64
+	direct    *Shares
+	forwarded *counts
 }
 
 func newInFlight(limit int64) *inFlight {
 	// Nobody could have the last of the shares.
-	return &inFlight{limit: limit, direct: NewShares(limit - limit/proxyPart + 1)}
+	return &inFlight{limit: limit, direct: NewShares(limit - limit/proxyPart + 1), forwarded: newCounts()}
 }
 
 // enter counts another request, or tells why not.
-func (f *inFlight) enter(direct bool, address string) (refusal string) {
-	if f.requests.Add(1) > f.limit {
-		f.requests.Add(-1)
-		return fmt.Sprintf("this server works on %d requests already", f.limit)
+func (f *inFlight) enter(from sender) (refusal string) {
+	now := f.requests.Add(1)
+	switch {
+	case now > f.limit:
+		refusal = fmt.Sprintf("this server works on %d requests already", f.limit)
+	case from.direct && !f.direct.Take(from.user, 1):
+		refusal = "this IP address has as many requests in this server already as it leaves to others"
+	case !from.direct && !from.system && !f.forwarded.addBelow(from.user, int(f.limit-now+1)):
+		refusal = "this user has as many requests in this server already as it leaves to others"
+	default:
+		return ""
 	}
-	if direct && !f.direct.Take(address, 1) {
-		f.requests.Add(-1)
-		return "this IP address has as many requests in this server already as it leaves to others"
-	}
-	return ""
+	f.requests.Add(-1)
+	return refusal
 }
 
-func (f *inFlight) leave(direct bool, address string) {
+func (f *inFlight) leave(from sender) {
 	f.requests.Add(-1)
-	if direct {
-		f.direct.Give(address, 1)
+	switch {
+	case from.direct:
+		f.direct.Give(from.user, 1)
+	case !from.system:
+		f.forwarded.remove(from.user)
 	}
 }
 

@@ -52,13 +52,16 @@ func chain(work http.HandlerFunc, bounds Bounds, timeout time.Duration) http.Han
 	handler := genericfilters.WithTimeoutForNonLongRunningRequests(WithClientsThatWait(work), longRunning)
 	handler = genericapifilters.WithRequestDeadline(handler, nil, nil, longRunning, requests.NewCodecs(), timeout)
 	handler = genericapifilters.WithRequestInfo(handler, resolver)
-	return WithInFlightLimit(handler, requests.NewCodecs(), resolver, longRunning, byFrontProxy, bounds)
+	return WithInFlightLimit(handler, requests.NewCodecs(), resolver, longRunning, forwardedFor, bounds)
 }
 
-// proxied is a header in place of the certificate of a front proxy.
+// proxied is a header in place of the certificate of a front proxy, with the user.
 const proxied = "Proxied"
 
-func byFrontProxy(req *http.Request) bool { return req.Header.Get(proxied) != "" }
+func forwardedFor(req *http.Request) (string, bool) {
+	user := req.Header.Get(proxied)
+	return user, user != ""
+}
 
 // The library answers as soon as the client leaves, and goes on with the work.
 func TestPendingUntilTheirEnd(t *testing.T) {
@@ -163,8 +166,10 @@ func TestPendingOfFrontProxy(t *testing.T) {
 					go requests.Serve(handler, other)
 					synctest.Wait()
 				}
-				for range test.proxied {
-					go requests.Serve(handler, request(http.MethodPost, things, true))
+				for i := range test.proxied {
+					forwarded := request(http.MethodPost, things, true)
+					forwarded.Header.Set(proxied, fmt.Sprintf("user-%d", i))
+					go requests.Serve(handler, forwarded)
 				}
 				synctest.Wait()
 				requests.RequireStatus(t, requests.Serve(handler, request(http.MethodGet, test.path, test.byProxy)), test.want, http.StatusTooManyRequests)
@@ -173,6 +178,59 @@ func TestPendingOfFrontProxy(t *testing.T) {
 				for range 3 { // All counts have ended.
 					requests.RequireStatus(t, requests.Serve(handler, request(http.MethodGet, things, false)), "", http.StatusOK)
 				}
+			})
+		})
+	}
+}
+
+// An account has as many forwarded requests as it leaves to others, unless it is one of the cluster itself.
+func TestPendingOfForwardedAccounts(t *testing.T) {
+	const ofUser, ofAll = "this user has as many requests in this server already as it leaves to others", "this server works on 8 requests already"
+	const cook, waiter, other = "system:serviceaccount:kitchen:cook", "system:serviceaccount:kitchen:waiter", "system:serviceaccount:bar:waiter"
+	for name, test := range map[string]struct {
+		direct int
+		// pending are the users of requests, four of each.
+		pending []string
+		user    string
+		want    string
+	}{
+		"as many as are left":                    {0, []string{"anna"}, "anna", ofUser},
+		"another user":                           {0, []string{"anna"}, "berta", ""},
+		"beside direct ones":                     {3, []string{"anna"}, "anna", ofUser},
+		"another user beside direct ones":        {3, []string{"anna"}, "berta", ""},
+		"another ServiceAccount":                 {0, []string{cook}, waiter, ofUser},
+		"a ServiceAccount of another namespace":  {0, []string{cook}, other, ""},
+		"anonymous":                              {0, []string{"system:anonymous"}, "system:anonymous", ofUser},
+		"of the cluster":                         {0, []string{"system:kube-scheduler"}, "system:kube-scheduler", ""},
+		"of the cluster, beyond the part of all": {0, []string{"system:kube-scheduler", "system:apiserver"}, "system:apiserver", ofAll},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				goOn := make(chan struct{})
+				handler := chain(func(_ http.ResponseWriter, req *http.Request) {
+					if req.Method == http.MethodPost {
+						<-goOn
+					}
+				}, Bounds{RequestsInFlight: 8}, time.Minute)
+				by := func(method, user string) *http.Request {
+					req := httptest.NewRequest(method, "/apis/example.com/v1/things", nil)
+					req.Header.Set(proxied, user)
+					return req
+				}
+				for range test.direct {
+					go requests.Serve(handler, by(http.MethodPost, ""))
+				}
+				synctest.Wait()
+				for _, user := range test.pending {
+					for range 4 {
+						go requests.Serve(handler, by(http.MethodPost, user))
+						synctest.Wait()
+					}
+				}
+				requests.RequireStatus(t, requests.Serve(handler, by(http.MethodGet, test.user)), test.want, http.StatusTooManyRequests)
+				close(goOn)
+				synctest.Wait()
+				requests.RequireStatus(t, requests.Serve(handler, by(http.MethodGet, test.user)), "", http.StatusOK)
 			})
 		})
 	}
@@ -215,7 +273,7 @@ func TestLongRunningUntilAuthorized(t *testing.T) {
 						stay(req, &waiting)
 					}
 					work.ServeHTTP(w, req)
-				}), requests.NewCodecs(), resolver, longRunning, byFrontProxy, Bounds{RequestsInFlight: 2})
+				}), requests.NewCodecs(), resolver, longRunning, forwardedFor, Bounds{RequestsInFlight: 2})
 
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
@@ -255,7 +313,7 @@ func TestGivenUpBeforeItsTurn(t *testing.T) {
 	handler := WithInFlightLimit(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		leave()
 		work.ServeHTTP(w, req)
-	}), requests.NewCodecs(), resolver, requests.IsWatch, byFrontProxy, Bounds{RequestsInFlight: 1})
+	}), requests.NewCodecs(), resolver, requests.IsWatch, forwardedFor, Bounds{RequestsInFlight: 1})
 	got := requests.Serve(handler, httptest.NewRequestWithContext(ctx, http.MethodGet, "/apis/example.com/v1/things", nil))
 	require.Equal(t, 499, got.Code)
 }

@@ -38,30 +38,39 @@ const (
 // waits counts the requests of each account that wait for their clients. Such a request holds a seat of priority and
 // fairness. A single user whose bodies never come would keep all seats of a priority level from its other users.
 type waits struct {
+	*counts
 	limit int
+}
 
+func newWaits(limit int) *waits { return &waits{newCounts(), limit} }
+
+// add counts another request that waits, or tells that the account has too many.
+func (s *waits) add(account string) bool { return s.addBelow(account, s.limit) }
+
+// counts are numbers of requests of accounts.
+type counts struct {
 	mu       sync.Mutex
 	accounts map[string]int
 }
 
-func newWaits(limit int) *waits { return &waits{limit: limit, accounts: map[string]int{}} }
+func newCounts() *counts { return &counts{accounts: map[string]int{}} }
 
-// add counts another request that waits, or tells that the account has too many.
-func (s *waits) add(account string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.accounts[account] >= s.limit {
+// addBelow counts another request of an account, unless it has as many as the limit.
+func (c *counts) addBelow(account string, limit int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.accounts[account] >= limit {
 		return false
 	}
-	s.accounts[account]++
+	c.accounts[account]++
 	return true
 }
 
-func (s *waits) remove(account string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.accounts[account]--; s.accounts[account] == 0 {
-		delete(s.accounts, account)
+func (c *counts) remove(account string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.accounts[account]--; c.accounts[account] == 0 {
+		delete(c.accounts, account)
 	}
 }
 
