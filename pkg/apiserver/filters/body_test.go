@@ -168,7 +168,7 @@ func TestStoredObjectsTakeMemory(t *testing.T) {
 	const size, about, tooMuch = 100 << 10, 1 << 10, "other large objects take all the memory that there is for them, or for those of this user with what it has changed of late"
 	const patch, merge = "application/json-patch+json", "application/merge-patch+json"
 	bounds := limits.DefaultBounds()
-	bounds.RequestMemory = 4 * 20 * size // So a user has memory for one patch, and a list of twice the size.
+	bounds.RequestMemory = 4 * 20 * size * 8 / 7 // So a user has memory for one patch, and a list of twice the size.
 	for name, test := range map[string]struct {
 		mediaType, body string
 		reads           int

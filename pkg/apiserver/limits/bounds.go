@@ -78,7 +78,7 @@ type Bounds struct {
 	// the front proxy.
 	RequestsInFlight int
 	// RequestMemory is how many bytes all bodies and lists in work may take together,
-	// decoded. A user may have a quarter of it.
+	// decoded. A user may have a quarter of what others leave.
 	RequestMemory int64
 	// ConnectionsPerClient is how many connections an IP address may have, unless the front proxy has
 	// one from there.
@@ -136,7 +136,7 @@ func (b *Bounds) AddFlags(flags *pflag.FlagSet) {
 		flags.IntVar(flag.value, flag.name, *flag.value, flag.usage)
 	}
 	flags.Int64Var(&b.RequestMemory, requestMemoryFlag, b.RequestMemory, ""+
-		"How many bytes of memory the bodies of all requests and the lists of all responses may take at once, estimated from their sizes; a user may have a quarter of it. There may be a watch for each 48 KiB of it, and a user may have as many as it leaves to others. Requests beyond are told to retry. By default half of GOMEMLIMIT, or 512 MiB.")
+		"How many bytes of memory the bodies of all requests and the lists of all responses may take at once, estimated from their sizes; a user may have a quarter of what others leave. There may be a watch for each 48 KiB of it, and a user may have as many as it leaves to others. Requests beyond are told to retry. By default half of GOMEMLIMIT, or 512 MiB.")
 }
 
 const requestMemoryFlag = "max-request-memory-bytes"

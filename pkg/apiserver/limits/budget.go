@@ -50,7 +50,7 @@ const (
 	writeFactor = 12
 	// HistoryTime is the shortest time that watch caches keep former states of objects.
 	HistoryTime = cacher.DefaultEventFreshDuration
-	// userPart is the part of the budget that a single account may have. systemPart is the part
+	// userPart is the part of what others leave of the budget that a single account may have. systemPart is the part
 	// that is kept for accounts of the cluster itself.
 	userPart, systemPart = 4, 8
 	// budgetRetrySeconds is when a client may hope that others have finished.
@@ -101,17 +101,20 @@ func Account(user string) string {
 	return user
 }
 
-// budget bounds the memory that bodies and lists in work take together. It bounds
-// that of each account, too, which can't take it all from the others.
+// budget bounds the memory that bodies and lists in work take together. It bounds that of each account, too, so that no
+// number of them can take it all from the others.
 type budget struct {
 	limit int64
 
 	mu    sync.Mutex
 	used  int64
-	users map[string]int64
+	users map[string]usage
 }
 
-func newBudget(limit int64) *budget { return &budget{limit: limit, users: map[string]int64{}} }
+// usage is what an account has for requests in work, and for what is past.
+type usage struct{ inWork, past int64 }
+
+func newBudget(limit int64) *budget { return &budget{limit: limit, users: map[string]usage{}} }
 
 // keep counts for a while what a watch cache keeps of what a user has changed, or what may still be in work. It counts
 // in the part of that user alone: what is past refuses nobody else.
@@ -122,22 +125,19 @@ func (b *budget) keep(user string, bytes int64) {
 }
 
 func (b *budget) keepLocked(user string, bytes int64) {
-	b.countUser(user, bytes)
+	b.count(user, usage{past: bytes})
 	time.AfterFunc(HistoryTime, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.countUser(user, -bytes)
+		b.count(user, usage{past: -bytes})
 	})
 }
 
 // count is for those who have locked the budget.
-func (b *budget) count(user string, bytes int64) {
-	b.used += bytes
-	b.countUser(user, bytes)
-}
-
-func (b *budget) countUser(user string, bytes int64) {
-	if b.users[user] += bytes; b.users[user] == 0 {
+func (b *budget) count(user string, more usage) {
+	b.used += more.inWork
+	now := usage{b.users[user].inWork + more.inWork, b.users[user].past + more.past}
+	if b.users[user] = now; now == (usage{}) {
 		delete(b.users, user)
 	}
 }
@@ -190,18 +190,34 @@ func (s *reservation) raise(bytes int64) bool {
 	return true
 }
 
-// tryAdd lets a user's only request have more than the part of a user.
+// tryAdd lets an account have a quarter of what others leave, and with its only request half of that. However many
+// accounts there are, the next one finds some.
 func (s *reservation) tryAdd(bytes int64) bool {
 	limit := s.limit
 	if !s.system {
 		limit -= limit / systemPart
 	}
-	others := s.users[s.user] > s.taken
-	if s.used+bytes > limit || others && s.users[s.user]+bytes > s.limit/userPart {
+	of := s.users[s.user]
+	left := limit - (s.used - of.inWork)
+	if bytes > 0 && (s.used+bytes > limit || of.inWork+of.past+bytes > s.most(left, of)) {
 		return false
 	}
 	s.add(bytes)
 	return true
+}
+
+// most is how much an account may have if others leave so much. One of the cluster has a part that they can't take.
+func (s *reservation) most(left int64, of usage) int64 {
+	switch only := of == (usage{inWork: s.taken}); {
+	case only && (s.system || s.used == s.taken):
+		return left // Nobody could ever have more than half otherwise.
+	case only:
+		return left / 2
+	case s.system:
+		return s.limit / userPart
+	default:
+		return left / userPart
+	}
 }
 
 // release gives back what the request has taken. If its work may go on, its account has it for another while.
@@ -217,7 +233,7 @@ func (s *reservation) release(goesOn bool) {
 
 func (s *reservation) add(bytes int64) {
 	s.taken += bytes
-	s.count(s.user, bytes)
+	s.count(s.user, usage{inWork: bytes})
 }
 
 // read reads a body to its end, and takes from the budget what it costs to decode what has arrived.

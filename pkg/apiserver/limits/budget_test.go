@@ -19,9 +19,11 @@ package limits
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sort"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -45,16 +47,17 @@ func TestBodyMemory(t *testing.T) {
 	for name, test := range map[string]struct {
 		first, second, user, want string
 	}{
-		"two of a user that fit":          {text(50), text(50), "first", ""},
-		"too many of a user":              {text(50), text(51), "first", tooMuch},
-		"of another user":                 {text(50), text(51), "second", ""},
-		"a user's only":                   {text(300), text(50), "second", ""},
-		"too many of all users":           {text(300), text(51), "second", tooMuch},
-		"of the cluster":                  {text(300), text(100), "system:kube-controller-manager", ""},
-		"too many, one of the cluster":    {text(300), text(101), "system:kube-controller-manager", tooMuch},
-		"nothing":                         {text(100), "", "first", ""},
-		"one that fits nowhere":           {"", text(351), "second", tooMuch},
-		"none of a user beside too large": {text(300), text(3), "first", tooMuch},
+		"a quarter for two of a user":          {text(43), text(44), "first", ""},
+		"more for two of a user":               {text(44), text(44), "first", tooMuch},
+		"half of the rest for another user":    {text(50), text(150), "second", ""},
+		"more for another user":                {text(50), text(151), "second", tooMuch},
+		"all for a user's only":                {text(350), "", "second", ""},
+		"too many of all users":                {text(348), text(3), "second", tooMuch},
+		"all for one of the cluster":           {text(300), text(100), "system:kube-controller-manager", ""},
+		"more than all for one of the cluster": {text(300), text(101), "system:kube-controller-manager", tooMuch},
+		"nothing":                              {text(100), "", "first", ""},
+		"one that fits nowhere":                {"", text(351), "second", tooMuch},
+		"none of a user beside too large":      {text(300), text(3), "first", tooMuch},
 	} {
 		t.Run(name, func(t *testing.T) {
 			post := func(body, user string) *http.Request {
@@ -87,8 +90,8 @@ func TestListMemory(t *testing.T) {
 		user, accept  string
 		want          bool
 	}{
-		"two of a user that fit":  {50, 50, "first", "", true},
-		"too many of a user":      {50, 51, "first", "", false},
+		"two of a user that fit":  {43, 44, "first", "", true},
+		"too many of a user":      {44, 44, "first", "", false},
 		"of another user":         {50, 51, "second", "", true},
 		"larger than any":         {0, 1000, "second", "", true},
 		"beside one that is":      {1000, 1, "first", "", false},
@@ -126,9 +129,37 @@ func TestListMemory(t *testing.T) {
 	require.NoError(t, TakeListMemory(context.Background(), 1<<40), "not a request of a client")
 }
 
+// However many accounts take what they can, with one request each or with several, the next one finds some. Four that
+// had a quarter each once left nothing.
+func TestMemoryOfManyAccounts(t *testing.T) {
+	const total = 256 << 20
+	for name, requestsOfEach := range map[string]int{"one request each": 1, "several requests each": 3} {
+		t.Run(name, func(t *testing.T) {
+			memory := newBudget(total)
+			takeMost := func(of account) int64 {
+				reservation := memory.reserve(of)
+				most := sort.Search(total/userPart, func(bytes int) bool {
+					free := reservation.take(int64(bytes))
+					reservation.release(false)
+					return !free
+				}) - 1
+				require.True(t, reservation.take(int64(most)))
+				return int64(most)
+			}
+			for i := range 10 {
+				for range requestsOfEach {
+					takeMost(account{user: fmt.Sprintf("attacker-%d", i)})
+				}
+			}
+			require.Equal(t, int64(196608), takeMost(account{user: "innocent"}))
+			require.Equal(t, int64(32<<20+196609), takeMost(account{user: "system:apiserver", system: true}))
+		})
+	}
+}
+
 // What a user has changed or deleted counts for that user only, until watch caches forget it.
 func TestHistoryMemory(t *testing.T) {
-	const part, bytes = 100, 10
+	const part, bytes = 140, 10
 	for name, test := range map[string]struct {
 		history int64
 		user    string
@@ -145,7 +176,7 @@ func TestHistoryMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				memory := newBudget(userPart * part)
+				memory := newBudget(userPart * part * 8 / 7)
 				memory.keep("anna", test.history)
 				time.Sleep(test.after)
 				reservation := memory.reserve(account{user: test.user})

@@ -108,7 +108,7 @@ func TestLargeEvents(t *testing.T) {
 func TestWatchesThatWaitForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
-		budget := newBudget(userPart * (eventFactor + keptFactor) * LargeSize(object))
+		budget := newBudget(userPart*(eventFactor+keptFactor)*LargeSize(object)*8/7 + 8)
 		begin := func() (*watch.FakeWatcher, watch.Interface, *reservation) {
 			reservation, inner := budget.reserve(account{user: "anna"}), watch.NewFake()
 			watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: reservation}), func() (watch.Interface, error) { return inner, nil })

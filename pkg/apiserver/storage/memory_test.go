@@ -205,7 +205,7 @@ func TestLargeObjectsTakeMemory(t *testing.T) {
 
 func testLargeObjects(t *testing.T, stored func(*storedObject) *boundedStorage) {
 	t.Helper()
-	const size, part, most, about = 100 << 10, 4, 20, 1 << 10
+	const size, most, about = 100 << 10, 20, 1 << 10
 	var store *boundedStorage
 	get := func(ctx context.Context) error {
 		return store.Get(ctx, "a", storage.GetOptions{}, &metav1.PartialObjectMetadata{})
@@ -236,7 +236,7 @@ func testLargeObjects(t *testing.T, stored func(*storedObject) *boundedStorage) 
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				bounds := limits.DefaultBounds()
-				bounds.RequestMemory = part * most * size
+				bounds.RequestMemory = 4 * most * size * 8 / 7 // A quarter of what is not for the cluster.
 				object := &storedObject{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", size)}}}}
 				if test.isNew {
 					object.CreationTimestamp = metav1.Now()
