@@ -56,8 +56,8 @@ type Schema interface {
 	CheckDefaults(object map[string]any) error
 	// Default fills in missing fields.
 	Default(object map[string]any)
-	// Validate returns the errors of an object. Old is the object that it replaces, or nil. For an update of
-	// /status, status is true.
+	// Validate returns the errors of an object, which it may change. Old is the object that it replaces, or nil. For an
+	// update of /status, status is true.
 	Validate(ctx context.Context, object, old map[string]any, status bool) field.ErrorList
 	// Table prints objects of the version, and lists of them, in the columns of the version.
 	Table() rest.TableConvertor
@@ -246,23 +246,27 @@ func (d definedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, i
 	return object, gvk, nil
 }
 
-// validateLost returns the errors of an object as it was sent, if its Go type can't hold all of it.
+// validateLost returns the errors of an object as it was sent, if its Go type can't hold all of it. It leaves out errors
+// of other fields, which are validated after admission, and beside the old object.
 func validateLost(of Schema, sent map[string]any, object runtime.Object) error {
 	kept, err := toFields(object)
 	if err != nil {
 		return err
 	}
-	lost := false
+	var lost []string
 	for name, value := range kept {
 		// Structs are written even if they were not sent. Other such fields are validated as they are written.
 		_, isStruct := value.(map[string]any)
-		_, isSent := sent[name]
-		lost = lost || isStruct && !isSent && name != "metadata"
+		if _, isSent := sent[name]; isStruct && !isSent && name != "metadata" {
+			lost = append(lost, name)
+		}
 	}
 	for name, value := range sent {
-		lost = lost || name != "metadata" && isLost(value, kept[name])
+		if name != "metadata" {
+			lost = append(lost, lostIn(value, kept[name], name)...)
+		}
 	}
-	if !lost {
+	if len(lost) == 0 {
 		return nil
 	}
 	// Without metadata, which the rest of the request completes, validation would skip rules.
@@ -272,39 +276,59 @@ func validateLost(of Schema, sent map[string]any, object runtime.Object) error {
 	}
 	complete := maps.Clone(sent)
 	complete["metadata"] = metadata
-	return slices.DeleteFunc(of.Validate(context.Background(), complete, nil, false), func(err *field.Error) bool {
-		return strings.HasPrefix(err.Field, "metadata")
-	}).ToAggregate()
+	errs := slices.DeleteFunc(of.Validate(context.Background(), complete, nil, false), func(err *field.Error) bool {
+		return !slices.ContainsFunc(lost, func(path string) bool { return concerns(err.Field, path) })
+	})
+	// One without a value only tells that there are other errors.
+	if !slices.ContainsFunc(errs, func(err *field.Error) bool { return err.BadValue != nil }) {
+		return nil
+	}
+	return errs.ToAggregate()
 }
 
-// isLost tells whether the decoded value lacks a part of the one that was sent.
-func isLost(sent, kept any) bool {
+// concerns tells whether an error of a field is about a path, or what is above or below.
+func concerns(field, path string) bool {
+	field = strings.NewReplacer("[", ".", "]", "").Replace(field)
+	isRoot := field == "" || field == "<nil>"
+	return isRoot || strings.HasPrefix(field+".", path+".") || strings.HasPrefix(path+".", field+".")
+}
+
+// lostIn returns the paths of what the decoded value lacks of the one that was sent.
+func lostIn(sent, kept any, path string) (lost []string) {
 	switch sent := sent.(type) {
 	case map[string]any:
 		kept, ok := kept.(map[string]any)
 		if !ok {
-			return true
+			return []string{path}
 		}
 		for name, value := range sent {
-			if other, found := kept[name]; !found || isLost(value, other) {
-				return true
+			if other, found := kept[name]; found {
+				lost = append(lost, lostIn(value, other, path+"."+name)...)
+			} else {
+				lost = append(lost, path+"."+name)
 			}
 		}
-		return false
+		return lost
 	case []any:
 		kept, ok := kept.([]any)
 		if !ok || len(kept) != len(sent) {
-			return true
+			return []string{path}
 		}
 		for i := range sent {
-			if isLost(sent[i], kept[i]) {
-				return true
-			}
+			lost = append(lost, lostIn(sent[i], kept[i], fmt.Sprintf("%s.%d", path, i))...)
 		}
-		return false
+		return lost
+	case int64:
+		// Numbers that may have fractions are float64 in Go, and the same for all rules.
+		if kept, ok := kept.(float64); ok && kept == float64(sent) && int64(kept) == sent {
+			return nil
+		}
 	}
 	// CEL rules distinguish 1.0 from 1.
-	return sent != kept
+	if sent != kept {
+		return []string{path}
+	}
+	return nil
 }
 
 // addDefined adds the errors of the kind's Definition in the version of the request. It leaves out errors that are

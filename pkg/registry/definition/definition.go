@@ -102,6 +102,7 @@ func (d *Definition) Schema(version string) (registry.Schema, error) {
 
 // strategy is how kube-apiserver validates custom resources.
 type strategy interface {
+	PrepareForCreate(ctx context.Context, obj runtime.Object)
 	Validate(ctx context.Context, obj runtime.Object) field.ErrorList
 	ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList
 }
@@ -243,7 +244,9 @@ func (s *versionSchema) Validate(ctx context.Context, object, old map[string]any
 		of = s.status
 	}
 	if old == nil {
-		return of.Validate(ctx, &unstructured.Unstructured{Object: object})
+		created := &unstructured.Unstructured{Object: object}
+		s.object.PrepareForCreate(ctx, created) // Which drops a status that has a subresource.
+		return of.Validate(ctx, created)
 	}
 	return of.ValidateUpdate(ctx, &unstructured.Unstructured{Object: object}, &unstructured.Unstructured{Object: old})
 }

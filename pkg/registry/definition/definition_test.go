@@ -209,6 +209,7 @@ func TestValidate(t *testing.T) {
 		"embedded resources":         {object: `{spec: {region: a, tags: [], embedded: {}}}`, errs: []string{"spec.embedded.apiVersion: Required value", "spec.embedded.kind: Required value", blocked}},
 		"a rule about a change":      {object: `{spec: {region: a, tags: [], fixed: 1}}`, old: `{spec: {region: a, tags: [], fixed: 2}}`, errs: []string{`spec.fixed: Invalid value: 1: is fixed`}},
 		"what was invalid already":   {object: `{spec: {region: A, tags: [b]}}`, old: `{spec: {region: A, tags: []}}`},
+		"a status of a new object":   {object: `{spec: {region: a, tags: []}, status: {ready: 1}}`},
 		"a status without its spec":  {object: `{spec: {}, status: {ready: true}}`, old: `{spec: {}}`, status: true},
 		"a status that is no object": {object: `{spec: {}, status: 1}`, old: `{spec: {}}`, status: true, errs: []string{`status: Invalid value: "integer":  in body must be of type object: "integer"`, blocked}},
 	} {

@@ -86,18 +86,20 @@ func TestDecode(t *testing.T) {
 		region   string
 		err      string
 	}{
-		"defaults":           {sent: `{` + apiVersion + kind + `"spec":{"capacity":3}}`, capacity: 3, region: "north"},
-		"integers":           {sent: `{` + apiVersion + kind + `"spec":{"size":3.0,"capacity":3}}`, capacity: 3, region: "north"},
-		"rules for integers": {sent: `{` + apiVersion + kind + `"spec":{"capacity":3.0}}`, err: `spec.capacity: Invalid value: "integer": invalid data, expected int, got float64 evaluating rule: self != 7`},
-		"invalid, but kept":  {sent: `{` + apiVersion + kind + `"spec":{"capacity":1}}`, capacity: 1, region: "north"},
-		"valid, but lost":    {sent: `{` + apiVersion + kind + `"spec":{"capacity":3,"region":null}}`, capacity: 3, region: "north"},
-		"invalid, and lost":  {sent: `{` + apiVersion + kind + `"spec":{"capacity":3,"region":""}}`, err: `spec.region: Invalid value: "": spec.region in body should be at least 2 chars long`},
-		"unknown":            {sent: `{` + apiVersion + kind + `"spec":{"capacity":3,"other":1}}`, capacity: 3, region: "north"},
-		"unknown and strict": {sent: `{` + apiVersion + kind + `"spec":{"capacity":3,"capacity":3,"other":1}}`, strict: true, err: `strict decoding error: duplicate field "spec.capacity", unknown field "spec.other"`},
-		"no kind":            {sent: `{` + apiVersion + `"spec":{"capacity":3}}`, err: `Object 'Kind' is missing in '{` + apiVersion + `"spec":{"capacity":3}}'`},
-		"no version":         {sent: `{` + kind + `"spec":{"capacity":3}}`, err: `Object 'apiVersion' is missing in '{` + kind + `"spec":{"capacity":3}}'`},
-		"too many defaults":  {sent: `{` + apiVersion + kind + `"spec":{"capacity":3,"parts":[` + strings.Repeat("{},", 20_000) + `{}]}}`, err: `the defaults of fields that are missing must not be more than 20000 values or 3145728 bytes together`},
-		"another type":       {sent: `{` + apiVersion + kind + `"spec":{"capacity":"3"}}`, err: `json: cannot unmarshal string into Go struct field SiteSpec.spec.capacity of type int32`},
+		"defaults":             {sent: `{` + apiVersion + kind + `"spec":{"capacity":3}}`, capacity: 3, region: "north"},
+		"integers":             {sent: `{` + apiVersion + kind + `"spec":{"size":3.0,"capacity":3}}`, capacity: 3, region: "north"},
+		"rules for integers":   {sent: `{` + apiVersion + kind + `"spec":{"capacity":3.0}}`, err: `spec.capacity: Invalid value: "integer": invalid data, expected int, got float64 evaluating rule: self != 7`},
+		"invalid, but kept":    {sent: `{` + apiVersion + kind + `"spec":{"capacity":1}}`, capacity: 1, region: "north"},
+		"valid, but lost":      {sent: `{` + apiVersion + kind + `"spec":{"capacity":3,"region":null}}`, capacity: 3, region: "north"},
+		"invalid, and lost":    {sent: `{` + apiVersion + kind + `"spec":{"capacity":3,"region":""}}`, err: `spec.region: Invalid value: "": spec.region in body should be at least 2 chars long`},
+		"invalid, beside lost": {sent: `{` + apiVersion + kind + `"spec":{"capacity":1,"region":null}}`, capacity: 1, region: "north"},
+		"missing, beside lost": {sent: `{` + apiVersion + kind + `"spec":{"region":null}}`, region: "north"},
+		"unknown":              {sent: `{` + apiVersion + kind + `"spec":{"capacity":3,"other":1}}`, capacity: 3, region: "north"},
+		"unknown and strict":   {sent: `{` + apiVersion + kind + `"spec":{"capacity":3,"capacity":3,"other":1}}`, strict: true, err: `strict decoding error: duplicate field "spec.capacity", unknown field "spec.other"`},
+		"no kind":              {sent: `{` + apiVersion + `"spec":{"capacity":3}}`, err: `Object 'Kind' is missing in '{` + apiVersion + `"spec":{"capacity":3}}'`},
+		"no version":           {sent: `{` + kind + `"spec":{"capacity":3}}`, err: `Object 'apiVersion' is missing in '{` + kind + `"spec":{"capacity":3}}'`},
+		"too many defaults":    {sent: `{` + apiVersion + kind + `"spec":{"capacity":3,"parts":[` + strings.Repeat("{},", 20_000) + `{}]}}`, err: `the defaults of fields that are missing must not be more than 20000 values or 3145728 bytes together`},
+		"another type":         {sent: `{` + apiVersion + kind + `"spec":{"capacity":"3"}}`, err: `json: cannot unmarshal string into Go struct field SiteSpec.spec.capacity of type int32`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
