@@ -359,8 +359,9 @@ func (s *session) switchFirst(ctx context.Context) error {
 	name := local[len(local)-1]
 	err := s.switchVersion(ctx, name)
 	if err == nil {
-		err = s.waitAvailable(ctx, name)
+		err = s.reach(ctx, name)
 	}
+	// Once a kube-apiserver has reached the server, clients may have read there. Only an abort undoes that.
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -373,14 +374,22 @@ func (s *session) switchFirst(ctx context.Context) error {
 
 // waitAvailable returns when the server answers for a version.
 func (m *Migration) waitAvailable(ctx context.Context, name string) error {
-	err := eventually(ctx, reachTimeout, func(ctx context.Context) error { return m.available(ctx, name) })
+	if err := m.reach(ctx, name); err != nil {
+		return err
+	}
+	return unanswered(name, eventually(ctx, availableTimeout, func(ctx context.Context) error { return m.answeredByServer(ctx, name, true) }))
+}
+
+// reach returns when a kube-apiserver has found that the server answers for a version.
+func (m *Migration) reach(ctx context.Context, name string) error {
+	return unanswered(name, eventually(ctx, reachTimeout, func(ctx context.Context) error { return m.available(ctx, name) }))
+}
+
+func unanswered(name string, err error) error {
 	if err == nil {
-		err = eventually(ctx, availableTimeout, func(ctx context.Context) error { return m.answeredByServer(ctx, name, true) })
+		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("the server does not answer for %s: check that it runs, and the Service, its port and the certificate authority that were named; then run this again: %w", name, err)
-	}
-	return nil
+	return fmt.Errorf("the server does not answer for %s: check that it runs, and the Service, its port and the certificate authority that were named; then run this again: %w", name, err)
 }
 
 // switchVersion makes an APIService lead to the server. At no moment does it lead nowhere, or would

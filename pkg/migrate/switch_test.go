@@ -74,6 +74,25 @@ func TestAnsweredByServer(t *testing.T) {
 	}
 }
 
+// One of several kube-apiservers may reach the server while another still answers itself. Clients of the first may have
+// read at the server, so that the version stays there until the migration goes on or is aborted.
+func TestReachedByOneKubeAPIServer(t *testing.T) {
+	scene := usualScene()
+	scene.apiService.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: "Passed"}}
+	m := scene.migration(t, newMigration(t).config.Etcd)
+	m.config.Report = func(Progress) {}
+	m.config.Cluster = &rest.Config{Transport: &answers{left: []answer{answered(http.StatusOK, nil, "")}}}
+	found, err := m.definitions(t.Context())
+	require.NoError(t, err)
+	s, err := m.begin(t.Context(), Switching, found...)
+	require.NoError(t, err)
+	require.NoError(t, s.switchFirst(t.Context()))
+	require.Equal(t, Switching, s.state.Phase)
+	apiService, err := m.apiService(t.Context(), "v1.example.com")
+	require.NoError(t, err)
+	require.NotNil(t, apiService.Spec.Service)
+}
+
 // Writes of others at kube-apiserver on the way back are found before clients come.
 func TestCheckReturned(t *testing.T) {
 	changed := strings.Replace(usualObject, `"uid": "1"`, `"uid": "1", "annotations": {"a": "b"}`, 1)
