@@ -18,6 +18,7 @@ package apiserver
 
 import (
 	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
@@ -76,6 +78,7 @@ type Config struct {
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration
 
 	base    *Base
+	watches limits.Watches
 	streams *filters.Streams
 	drain   *transport.Drain
 	// withoutMessages are the resources whose types have no protobuf messages.
@@ -126,6 +129,7 @@ func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 	scheme := runtime.NewScheme()
 	registry.InstallMeta(scheme)
 	codecs := serializer.NewCodecFactory(scheme)
+	watches := limits.NewWatches(o.Bounds)
 	config := &Config{
 		Name:    o.name,
 		Generic: genericapiserver.NewRecommendedConfig(codecs),
@@ -139,7 +143,8 @@ func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 		LeaderElection: o.LeaderElection,
 
 		base:    o.Base,
-		streams: newStreams(o.Bounds, o.groups),
+		watches: watches,
+		streams: newStreams(o.Bounds, watches, o.groups),
 		drain:   transport.NewDrain(o.SecureServing.HTTP2MaxStreamsPerConnection, o.Bounds),
 		etcd:    etcd,
 
@@ -189,7 +194,7 @@ func (c *Config) close() error {
 	return c.etcd.Close()
 }
 
-func newStreams(bounds limits.Bounds, groups []registry.Group) *filters.Streams {
+func newStreams(bounds limits.Bounds, watches limits.Watches, groups []registry.Group) *filters.Streams {
 	var always, followed []schema.GroupResource
 	for _, group := range groups {
 		for resource, which := range group.LongRunning() {
@@ -200,7 +205,7 @@ func newStreams(bounds limits.Bounds, groups []registry.Group) *filters.Streams 
 			}
 		}
 	}
-	return filters.NewStreams(bounds, always, followed, authentication.ByFrontProxy)
+	return filters.NewStreams(bounds, watches, always, followed, authentication.ByFrontProxy)
 }
 
 // applyTo is RecommendedOptions.ApplyTo of the library with a storage factory that
@@ -355,15 +360,15 @@ func (c *Config) newRuntimes() (initializers []genericadmission.PluginInitialize
 func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
 	codecs, longRunning := config.Serializer, config.LongRunningFunc
 	handler = c.storage.WithReferences(handler)
-	handler = filters.WithCurrentOpenAPI(handler)                                                        // Redirects do not pass kube-apiserver.
-	handler = c.streams.WithShutdown(handler, config)                                                    // The library does not end WebSockets.
-	handler = filters.WithoutProtobuf(handler, c.withoutMessages)                                        // The library would answer 406 after a write.
-	handler = filters.WithBodyBounds(handler, codecs, longRunning, c.Bounds, config.MaxRequestBodyBytes) // Behind authorization: only writers send bodies.
-	handler = limits.WithClientsThatWait(handler)                                                        // Ends the count of WithInFlightLimit.
+	handler = filters.WithCurrentOpenAPI(handler)                                                                   // Redirects do not pass kube-apiserver.
+	handler = c.streams.WithShutdown(handler, config)                                                               // The library does not end WebSockets.
+	handler = filters.WithoutProtobuf(handler, c.withoutMessages)                                                   // The library would answer 406 after a write.
+	handler = filters.WithBodyBounds(handler, codecs, longRunning, c.Bounds, c.watches, config.MaxRequestBodyBytes) // Behind authorization: only writers send bodies.
+	handler = limits.WithClientsThatWait(handler)                                                                   // Ends the count of WithInFlightLimit.
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
-	handler = limits.WithInFlightLimit(handler, codecs, config.RequestInfoResolver, longRunning, c.frontProxy.ForwardedFor, c.Bounds) // Outside the library, which forgets reset streams.
-	handler = filters.WithRetryableErrors(handler, codecs)                                                                            // Rewrites refusals of the handlers inside.
-	handler = limits.WithResponseDeadlines(handler, c.Bounds)                                                                         // Also for refusals by the library.
+	handler = limits.WithInFlightLimit(handler, codecs, config.RequestInfoResolver, longRunning, c.forwardedFor(config), c.Bounds) // Outside the library, which forgets reset streams.
+	handler = filters.WithRetryableErrors(handler, codecs)                                                                         // Rewrites refusals of the handlers inside.
+	handler = limits.WithResponseDeadlines(handler, c.Bounds)                                                                      // Also for refusals by the library.
 	handler = filters.WithBodyDeadline(handler, config.RequestTimeout)
 	handler = filters.WithDirectClients(handler, codecs, c.frontProxy.Sends)          // Before the library reviews impersonation.
 	handler = transport.WithKnownCertificates(handler, config.SecureServing.ClientCA) // Before the library verifies them.
@@ -371,6 +376,18 @@ func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserve
 	handler = c.drain.Handler(handler)
 	handler = cluster.WithServerHeader(handler, c.Name)
 	return handler
+}
+
+// forwardedFor returns the user for whom the front proxy has sent a request. What the server sends to itself counts as
+// the cluster's.
+func (c *Config) forwardedFor(config *genericapiserver.Config) func(*http.Request) (string, bool) {
+	loopback := []byte("Bearer " + config.LoopbackClientConfig.BearerToken)
+	return func(req *http.Request) (string, bool) {
+		if subtle.ConstantTimeCompare([]byte(req.Header.Get("Authorization")), loopback) == 1 {
+			return user.APIServerUser, true
+		}
+		return c.frontProxy.ForwardedFor(req)
+	}
 }
 
 // Complete fills in all derived values.

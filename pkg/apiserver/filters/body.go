@@ -44,9 +44,9 @@ import (
 // namespaces that can't be in keys of etcd, since the library would answer 500. The body of an update or patch may
 // have as many more elements as the stored object has. It belongs behind authorization, so that the server reads
 // bodies only from clients that may write.
-func WithBodyBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds limits.Bounds, maxBody int64) http.Handler {
+func WithBodyBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds limits.Bounds, watches limits.Watches, maxBody int64) http.Handler {
 	server := next
-	next = limits.WithMemoryBounds(next, serializer, longRunning, bounds, maxBody, func(req *http.Request, verb string, body []byte) error {
+	next = limits.WithMemoryBounds(next, serializer, longRunning, bounds, watches, maxBody, func(req *http.Request, verb string, body []byte) error {
 		var noMemory error
 		stored := func() (object []byte) {
 			object, noMemory = storedObject(server, req)

@@ -62,7 +62,7 @@ func TestBodies(t *testing.T) {
 				body, err := io.ReadAll(req.Body)
 				assert.NoError(t, err)
 				passed = string(body)
-			}), requests.NewCodecs(), requests.IsWatch, bounds, maxBody)
+			}), requests.NewCodecs(), requests.IsWatch, bounds, limits.NewWatches(bounds), maxBody)
 
 			answer := requests.Serve(handler, requests.WithInfo(httptest.NewRequest(http.MethodPatch, "/", strings.NewReader(test.body)), test.verb))
 			requests.RequireStatus(t, answer, test.wantMessage, http.StatusBadRequest)
@@ -109,7 +109,7 @@ func TestBodiesOfLargeObjects(t *testing.T) {
 				body, err := io.ReadAll(req.Body)
 				assert.NoError(t, err)
 				passed = string(body)
-			}), requests.NewCodecs(), requests.IsWatch, bounds, 1<<20)
+			}), requests.NewCodecs(), requests.IsWatch, bounds, limits.NewWatches(bounds), 1<<20)
 			req := httptest.NewRequest(http.MethodPatch, "/one?fieldManager=a", strings.NewReader(list(test.body)))
 			answer := requests.Serve(handler, requests.WithInfo(req, test.verb))
 			requests.RequireStatus(t, answer, test.wantMessage, http.StatusBadRequest)
@@ -153,11 +153,11 @@ func TestBodiesOfManyElements(t *testing.T) {
 					first = false
 					message := ""
 					if test.refused {
-						message = "other bodies of many elements take all the memory that there is for them, or for those of this user with what it has changed of late"
+						message = "other bodies of many elements take all the memory that there is for them, or for those of this user"
 					}
 					serve(handler, test.verb, test.mediaType, test.body, message)
 				}
-			}), requests.NewCodecs(), requests.IsWatch, limits.DefaultBounds(), 3<<20)
+			}), requests.NewCodecs(), requests.IsWatch, limits.DefaultBounds(), limits.NewWatches(limits.DefaultBounds()), 3<<20)
 			serve(handler, "create", json, many, "")
 		})
 	}
@@ -165,7 +165,7 @@ func TestBodiesOfManyElements(t *testing.T) {
 
 // What is stored takes memory of the request before it is read for the bounds, and no more when it is changed.
 func TestStoredObjectsTakeMemory(t *testing.T) {
-	const size, about, tooMuch = 100 << 10, 1 << 10, "other large objects take all the memory that there is for them, or for those of this user with what it has changed of late"
+	const size, about, tooMuch = 100 << 10, 1 << 10, "other large objects take all the memory that there is for them, or for those of this user"
 	const patch, merge = "application/json-patch+json", "application/merge-patch+json"
 	bounds := limits.DefaultBounds()
 	bounds.RequestMemory = 4 * 20 * size * 8 / 7 // So a user has memory for one patch, and a list of twice the size.
@@ -210,7 +210,7 @@ func TestStoredObjectsTakeMemory(t *testing.T) {
 					}
 					assert.Equal(t, test.reads, gets)
 				}
-			}), requests.NewCodecs(), requests.IsWatch, bounds, 1<<20)
+			}), requests.NewCodecs(), requests.IsWatch, bounds, limits.NewWatches(bounds), 1<<20)
 			requests.RequireStatus(t, serve("patch", `[{"op":"copy","from":"/a","path":"/b"}]`), "", http.StatusOK)
 			require.False(t, first)
 		})
@@ -256,7 +256,7 @@ func TestBodiesWithLongPaths(t *testing.T) {
 					reads = true
 					_, _ = io.WriteString(w, test.stored)
 				}
-			}), requests.NewCodecs(), requests.IsWatch, bounds, 3<<20)
+			}), requests.NewCodecs(), requests.IsWatch, bounds, limits.NewWatches(bounds), 3<<20)
 			req := httptest.NewRequest(http.MethodPatch, "/one", strings.NewReader(test.body))
 			req.Header.Set("Content-Type", test.mediaType)
 			want := ""

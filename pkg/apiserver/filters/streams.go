@@ -48,12 +48,13 @@ type Streams struct {
 	shutdown         chan struct{}
 	forwarded        func(user.Info) bool
 	bounds           limits.Bounds
+	watches          limits.Watches
 
 	mu    sync.Mutex
 	users map[follower]int
 }
 
-// follower is an account with streams of one kind.
+// follower is an account with streams of a kind that has a bound of its own.
 type follower struct {
 	account string
 	kind    streamKind
@@ -62,7 +63,7 @@ type follower struct {
 type streamKind int
 
 const (
-	// plainStream is the kind of all other streams.
+	// plainStream is the kind of all other streams, which has none.
 	plainStream streamKind = iota
 	// seatedStream takes a seat of kube-apiserver, which treats it like a request of up to a
 	// minute.
@@ -77,14 +78,15 @@ var _ genericapirequest.ServerShutdownSignal = &Streams{}
 // NewStreams returns the Streams of these subresources. Requests for those in always, such as
 // "machines/exec", always go on. Requests for those in followed, such as "pizzas/track", go on if
 // they are GET requests whose query parameter "follow" is true. Forwarded tells whether
-// kube-apiserver has forwarded the requests of a user.
-func NewStreams(bounds limits.Bounds, always, followed []schema.GroupResource, forwarded func(user.Info) bool) *Streams {
+// kube-apiserver has forwarded the requests of a user. All streams count as watches.
+func NewStreams(bounds limits.Bounds, watches limits.Watches, always, followed []schema.GroupResource, forwarded func(user.Info) bool) *Streams {
 	return &Streams{
 		always:    sets.New(always...),
 		followed:  sets.New(followed...),
 		shutdown:  make(chan struct{}),
 		forwarded: forwarded,
 		bounds:    bounds,
+		watches:   watches,
 		users:     map[follower]int{},
 	}
 }
@@ -118,10 +120,13 @@ func follows(req *http.Request) bool {
 
 // enter counts another stream, or returns an error if the user has too many.
 func (s *Streams) enter(of follower) error {
-	most, text := s.bounds.StreamsPerUser, "a user must not follow more than %d streams at once"
+	var most int
+	var text string
 	switch of.kind {
+	case plainStream:
+		return nil
 	case seatedStream:
-		most, text = s.bounds.ForwardedStreamsPerUser, text+" through kube-apiserver"
+		most, text = s.bounds.ForwardedStreamsPerUser, "a user must not follow more than %d streams at once through kube-apiserver"
 	case upgradedStream:
 		most, text = s.bounds.UpgradesPerUser, "a user must not have more than %d connections, such as WebSockets, upgraded at once"
 	}
@@ -135,6 +140,9 @@ func (s *Streams) enter(of follower) error {
 }
 
 func (s *Streams) leave(of follower) {
+	if of.kind == plainStream {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.users[of]--; s.users[of] == 0 {
@@ -161,6 +169,14 @@ func (s *Streams) WithShutdown(next http.Handler, config *genericapiserver.Confi
 			return
 		}
 		defer s.leave(of)
+		if info.Verb != "watch" { // WithMemoryBounds counts those.
+			end, ok := s.watches.Follow(req)
+			if !ok {
+				responsewriters.ErrorNegotiated(limits.ErrTooManyWatches(), config.Serializer, version, w, req)
+				return
+			}
+			defer end()
+		}
 		if err := config.WatchRequestWaitGroup.Add(1); err != nil {
 			responsewriters.ErrorNegotiated(apierrors.NewServiceUnavailable("the server is shutting down"), config.Serializer, version, w, req)
 			return

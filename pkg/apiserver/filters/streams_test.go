@@ -37,7 +37,7 @@ import (
 // Requests that are not followed, and other methods than GET, once went past priority and
 // fairness.
 func TestLongRunning(t *testing.T) {
-	streams := NewStreams(limits.DefaultBounds(),
+	streams := NewStreams(limits.DefaultBounds(), limits.NewWatches(limits.DefaultBounds()),
 		[]schema.GroupResource{{Group: "example.com", Resource: "things/exec"}}, []schema.GroupResource{{Group: "example.com", Resource: "things/track"}}, nil)
 	check := streams.LongRunning(func(*http.Request, *genericapirequest.RequestInfo) bool { return false })
 	for name, test := range map[string]struct {
@@ -69,7 +69,8 @@ func TestLongRunning(t *testing.T) {
 // level by following 640 of them, and others of it waited for more than a minute.
 func TestStreamsPerUser(t *testing.T) {
 	forwarded := false
-	streams := NewStreams(limits.Bounds{StreamsPerUser: 2, ForwardedStreamsPerUser: 1, UpgradesPerUser: 3},
+	bounds := limits.Bounds{ForwardedStreamsPerUser: 1, UpgradesPerUser: 3, RequestMemory: 18 * 96 << 10}
+	streams := NewStreams(bounds, limits.NewWatches(bounds),
 		[]schema.GroupResource{{Group: "example.com", Resource: "things/exec"}}, []schema.GroupResource{{Group: "example.com", Resource: "things/track"}},
 		func(user.Info) bool { return forwarded })
 	config := &genericapiserver.Config{Serializer: requests.NewCodecs(), WatchRequestWaitGroup: &utilwaitgroup.RateLimitedSafeWaitGroup{}}
@@ -93,6 +94,7 @@ func TestStreamsPerUser(t *testing.T) {
 			next()
 		}
 	}), config)
+	const tooMany = "this user has as many watches and streams in this server already as it leaves to others; more memory, or a higher --max-request-memory-bytes, allows more"
 	const one, two, other = "system:serviceaccount:a:one", "system:serviceaccount:a:two", "system:serviceaccount:b:one"
 	for name, test := range map[string]struct {
 		forwarded   bool
@@ -103,12 +105,12 @@ func TestStreamsPerUser(t *testing.T) {
 		users [3]string
 		want  string
 	}{
-		"directly":                        {false, "track", false, 2, [3]string{"jane", "jane", "john"}, "a user must not follow more than 2 streams at once"},
+		"directly":                        {false, "track", false, 4, [3]string{"jane", "jane", "john"}, tooMany},
 		"through kube-apiserver":          {true, "track", false, 1, [3]string{"jane", "jane", "john"}, "a user must not follow more than 1 streams at once through kube-apiserver"},
-		"long-running for kube-apiserver": {true, "exec", false, 2, [3]string{"jane", "jane", "john"}, "a user must not follow more than 2 streams at once"},
+		"long-running for kube-apiserver": {true, "exec", false, 4, [3]string{"jane", "jane", "john"}, tooMany},
 		"an upgraded stream":              {true, "exec", true, 3, [3]string{"jane", "jane", "john"}, "a user must not have more than 3 connections, such as WebSockets, upgraded at once"},
 		"a watch by a WebSocket":          {true, "", true, 3, [3]string{"jane", "jane", "john"}, "a user must not have more than 3 connections, such as WebSockets, upgraded at once"},
-		"of a namespace, directly":        {false, "track", false, 2, [3]string{one, two, other}, "a user must not follow more than 2 streams at once"},
+		"of a namespace, directly":        {false, "track", false, 4, [3]string{one, two, other}, tooMany},
 		"of a namespace, forwarded":       {true, "track", false, 1, [3]string{one, two, other}, "a user must not follow more than 1 streams at once through kube-apiserver"},
 		"of a namespace, upgraded":        {true, "exec", true, 3, [3]string{one, two, other}, "a user must not have more than 3 connections, such as WebSockets, upgraded at once"},
 	} {
@@ -136,7 +138,7 @@ func TestStreamsPerUser(t *testing.T) {
 // A WebSocket that watches ends when the server stops. It once held the stop up for ten seconds.
 func TestWebSocketsEndWithTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		streams := NewStreams(limits.DefaultBounds(), nil, nil, func(user.Info) bool { return true })
+		streams := NewStreams(limits.DefaultBounds(), limits.NewWatches(limits.DefaultBounds()), nil, nil, func(user.Info) bool { return true })
 		config := &genericapiserver.Config{Serializer: requests.NewCodecs(), WatchRequestWaitGroup: &utilwaitgroup.RateLimitedSafeWaitGroup{}}
 		ended := false
 		handler := streams.WithShutdown(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {

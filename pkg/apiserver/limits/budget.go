@@ -48,7 +48,9 @@ const (
 	// writeFactor is how many times its size a stored object takes while it is patched, and
 	// written as what it has become.
 	writeFactor = 12
-	// HistoryTime is the shortest time that watch caches keep former states of objects.
+	// historyPart is the part of the budget that watch caches may take besides for former states of objects.
+	historyPart = 2
+	// HistoryTime is the shortest time that watch caches keep those.
 	HistoryTime = cacher.DefaultEventFreshDuration
 	// userPart is the part of what others leave of the budget that a single account may have. systemPart is the part
 	// that is kept for accounts of the cluster itself.
@@ -108,36 +110,20 @@ type budget struct {
 
 	mu    sync.Mutex
 	used  int64
-	users map[string]usage
+	users map[string]int64
+
+	// history is what watch caches keep of what users have changed.
+	history *Shares
 }
 
-// usage is what an account has for requests in work, and for what is past.
-type usage struct{ inWork, past int64 }
-
-func newBudget(limit int64) *budget { return &budget{limit: limit, users: map[string]usage{}} }
-
-// keep counts for a while what a watch cache keeps of what a user has changed, or what may still be in work. It counts
-// in the part of that user alone: what is past refuses nobody else.
-func (b *budget) keep(user string, bytes int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.keepLocked(user, bytes)
-}
-
-func (b *budget) keepLocked(user string, bytes int64) {
-	b.count(user, usage{past: bytes})
-	time.AfterFunc(HistoryTime, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.count(user, usage{past: -bytes})
-	})
+func newBudget(limit int64) *budget {
+	return &budget{limit: limit, users: map[string]int64{}, history: NewShares(limit / historyPart)}
 }
 
 // count is for those who have locked the budget.
-func (b *budget) count(user string, more usage) {
-	b.used += more.inWork
-	now := usage{b.users[user].inWork + more.inWork, b.users[user].past + more.past}
-	if b.users[user] = now; now == (usage{}) {
+func (b *budget) count(user string, bytes int64) {
+	b.used += bytes
+	if b.users[user] += bytes; b.users[user] == 0 {
 		delete(b.users, user)
 	}
 }
@@ -197,9 +183,9 @@ func (s *reservation) tryAdd(bytes int64) bool {
 	if !s.system {
 		limit -= limit / systemPart
 	}
-	of := s.users[s.user]
-	left := limit - (s.used - of.inWork)
-	if bytes > 0 && (s.used+bytes > limit || of.inWork+of.past+bytes > s.most(left, of)) {
+	has := s.users[s.user]
+	left := limit - (s.used - has)
+	if bytes > 0 && (s.used+bytes > limit || has+bytes > s.most(left, has == s.taken)) {
 		return false
 	}
 	s.add(bytes)
@@ -207,8 +193,8 @@ func (s *reservation) tryAdd(bytes int64) bool {
 }
 
 // most is how much an account may have if others leave so much. One of the cluster has a part that they can't take.
-func (s *reservation) most(left int64, of usage) int64 {
-	switch only := of == (usage{inWork: s.taken}); {
+func (s *reservation) most(left int64, only bool) int64 {
+	switch {
 	case only && (s.system || s.used == s.taken):
 		return left // Nobody could ever have more than half otherwise.
 	case only:
@@ -222,18 +208,19 @@ func (s *reservation) most(left int64, of usage) int64 {
 
 // release gives back what the request has taken. If its work may go on, its account has it for another while.
 func (s *reservation) release(goesOn bool) {
+	if goesOn {
+		time.AfterFunc(HistoryTime, func() { s.release(false) })
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if goesOn {
-		s.keepLocked(s.user, s.taken)
-	}
 	s.add(-s.taken)
 	s.list, s.released = 0, true
 }
 
 func (s *reservation) add(bytes int64) {
 	s.taken += bytes
-	s.count(s.user, usage{inWork: bytes})
+	s.count(s.user, bytes)
 }
 
 // read reads a body to its end, and takes from the budget what it costs to decode what has arrived.
@@ -314,18 +301,25 @@ func TakeElementsMemory(ctx context.Context, elements, most int) error {
 	return errTooMuchMemory("bodies of many elements")
 }
 
-// KeepObjectMemory takes memory for a former state of an object, from the part of the request's user, for
-// HistoryTime.
-func KeepObjectMemory(ctx context.Context, object runtime.Object) {
+// TakeHistoryMemory takes memory for the state of an object that watch caches will keep for HistoryTime, or until forget
+// is called. What is past refuses only changes of large objects.
+func TakeHistoryMemory(ctx context.Context, object runtime.Object) (forget func(), err error) {
 	s, ok := ctx.Value(reservationKey{}).(listReservation)
-	if !ok {
-		return
+	if !ok || s.system {
+		return func() {}, nil
 	}
-	if size := sizeOf(reflect.ValueOf(object)); size >= pastObject {
-		s.keep(s.user, size)
+	size := sizeOf(reflect.ValueOf(object))
+	if size < pastObject {
+		return func() {}, nil
 	}
+	if !s.history.Take(s.user, size) {
+		return func() {}, apierrors.NewTooManyRequests("this user has changed as much of large objects of late as it leaves to others", budgetRetrySeconds)
+	}
+	forget = sync.OnceFunc(func() { s.history.Give(s.user, size) })
+	time.AfterFunc(HistoryTime, forget)
+	return forget, nil
 }
 
 func errTooMuchMemory(of string) error {
-	return apierrors.NewTooManyRequests("other "+of+" take all the memory that there is for them, or for those of this user with what it has changed of late", budgetRetrySeconds)
+	return apierrors.NewTooManyRequests("other "+of+" take all the memory that there is for them, or for those of this user", budgetRetrySeconds)
 }

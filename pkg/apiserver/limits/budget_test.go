@@ -23,6 +23,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"sort"
 	"strings"
 	"testing"
@@ -32,6 +33,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
@@ -40,7 +42,7 @@ import (
 func anyBody(*http.Request, string, []byte) error { return nil }
 
 func TestBodyMemory(t *testing.T) {
-	const tooMuch = "other bodies take all the memory that there is for them, or for those of this user with what it has changed of late"
+	const tooMuch = "other bodies take all the memory that there is for them, or for those of this user"
 	bounds := DefaultBounds()
 	bounds.RequestMemory = 400 * decodeFactor // 50 of which are for the cluster.
 	text := func(n int) string { return `"` + strings.Repeat("a", n-2) + `"` }
@@ -72,7 +74,7 @@ func TestBodyMemory(t *testing.T) {
 					}
 				}
 			})
-			handler = WithMemoryBounds(inner, requests.NewCodecs(), requests.IsWatch, bounds, 1<<10, anyBody)
+			handler = WithMemoryBounds(inner, requests.NewCodecs(), requests.IsWatch, bounds, NewWatches(bounds), 1<<10, anyBody)
 			for range 2 { // What the first has taken is given back.
 				first := post(test.first, "first")
 				first.Header.Set("First", "true")
@@ -118,7 +120,7 @@ func TestListMemory(t *testing.T) {
 				second.Header.Set("Accept", test.accept)
 				requests.Serve(handler, second)
 			})
-			handler = WithMemoryBounds(inner, requests.NewCodecs(), requests.IsWatch, bounds, 1<<10, anyBody)
+			handler = WithMemoryBounds(inner, requests.NewCodecs(), requests.IsWatch, bounds, NewWatches(bounds), 1<<10, anyBody)
 			for range 2 {
 				first := list("first")
 				first.Header.Set("First", "true")
@@ -157,35 +159,49 @@ func TestMemoryOfManyAccounts(t *testing.T) {
 	}
 }
 
-// What a user has changed or deleted counts for that user only, until watch caches forget it.
+// What a user has changed counts until watch caches forget it. It refuses no other requests, and the changes of no other
+// user. Eight accounts with a quarter of all memory each once ended the server.
 func TestHistoryMemory(t *testing.T) {
-	const part, bytes = 140, 10
+	const of, tooMuch = "anna", "this user has changed as much of large objects of late as it leaves to others"
+	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", pastObject)}}
+	size := sizeOf(reflect.ValueOf(object))
 	for name, test := range map[string]struct {
-		history int64
+		changes int
 		user    string
 		after   time.Duration
-		want    bool
+		err     string
 	}{
-		"another user":                           {userPart * part, "ben", 0, true},
-		"another user after more than there is":  {100 * userPart * part, "ben", 0, true},
-		"the user with less than a part":         {part - bytes, "anna", 0, true},
-		"the user with a part":                   {part, "anna", 0, false},
-		"the user, before it is forgotten":       {part, "anna", HistoryTime - time.Second, false},
-		"the user, when it is forgotten":         {part, "anna", HistoryTime + time.Second, true},
-		"the user, when much has been forgotten": {100 * userPart * part, "anna", HistoryTime + time.Second, true},
+		"less than half":                {2, of, 0, ""},
+		"more than half":                {3, of, 0, tooMuch},
+		"another user":                  {3, "ben", 0, ""},
+		"an account of the cluster":     {3, "system:apiserver", 0, ""},
+		"before watch caches forget it": {3, of, HistoryTime - time.Second, tooMuch},
+		"when watch caches forget it":   {3, of, HistoryTime + time.Second, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				memory := newBudget(userPart * part * 8 / 7)
-				memory.keep("anna", test.history)
+				memory := newBudget(6 * size * historyPart)
+				ctx := func(user string) context.Context {
+					return context.WithValue(t.Context(), reservationKey{}, listReservation{memory.reserve(accountOfUser(user)), 1, 1})
+				}
+				for range test.changes {
+					_, err := TakeHistoryMemory(ctx(of), object)
+					require.NoError(t, err)
+				}
 				time.Sleep(test.after)
-				reservation := memory.reserve(account{user: test.user})
-				require.Equal(t, test.want, reservation.take(bytes))
-				reservation.release(false)
+				for range 2 { // What is forgotten counts no more.
+					forget, err := TakeHistoryMemory(ctx(test.user), object)
+					if test.err != "" {
+						require.EqualError(t, err, test.err)
+					} else {
+						require.NoError(t, err)
+					}
+					forget()
+				}
+				require.NoError(t, TakeListMemory(ctx(of), 6*size))
 				time.Sleep(2 * HistoryTime)
 				synctest.Wait()
-				require.Zero(t, memory.used)
-				require.Empty(t, memory.users)
+				require.Empty(t, memory.history.taken)
 			})
 		})
 	}
@@ -215,7 +231,7 @@ func TestWorkThatGoesOn(t *testing.T) {
 				handler := WithMemoryBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 					time.Sleep(work)
 					taken = TakeListMemory(req.Context(), 100)
-				}), requests.NewCodecs(), requests.IsWatch, bounds, 1<<10, anyBody)
+				}), requests.NewCodecs(), requests.IsWatch, bounds, NewWatches(bounds), 1<<10, anyBody)
 				serve := func(verb, user string) error {
 					ctx, cancel := context.WithTimeout(t.Context(), test.timeout)
 					defer cancel()
@@ -260,7 +276,7 @@ func TestElementsMemory(t *testing.T) {
 			if test.want {
 				require.NoError(t, err)
 			} else {
-				require.EqualError(t, err, "other bodies of many elements take all the memory that there is for them, or for those of this user with what it has changed of late")
+				require.EqualError(t, err, "other bodies of many elements take all the memory that there is for them, or for those of this user")
 			}
 		})
 	}

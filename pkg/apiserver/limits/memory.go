@@ -43,9 +43,9 @@ const handlerTime = 34 * time.Second
 //
 // The work on a write whose time is over goes on in a goroutine of the library's, which tells nobody when it ends. So
 // what the request has taken counts in the part of its account for another while.
-func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds, maxBody int64,
+func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds, watches Watches, maxBody int64,
 	check func(req *http.Request, verb string, body []byte) error) http.Handler {
-	memory, watches := newBudget(bounds.RequestMemory), newWatches(bounds)
+	memory := newBudget(bounds.RequestMemory)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		response := responseOf(req.Context())
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
@@ -58,11 +58,12 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 			reservation := memory.reserve(accountOf(req))
 			reservation.watch = watchReservationOf(req)
 			if goesOn && info.Verb == "watch" {
-				if !watches.enter(reservation.account) {
-					responsewriters.ErrorNegotiated(errTooManyWatches(), serializer, version, w, req)
+				end, ok := watches.take(reservation.account, 1)
+				if !ok {
+					responsewriters.ErrorNegotiated(ErrTooManyWatches(), serializer, version, w, req)
 					return
 				}
-				defer watches.leave(reservation.account)
+				defer end()
 				response.watch = &reservation.watch
 			}
 			began := time.Now()
@@ -101,7 +102,7 @@ func checkBody(req *http.Request, verb string, maxBody int64, reservation *reser
 	response.setReadDeadline(deadline)
 	var counted, ended bool
 	stop := after(slowAfter, func() {
-		if counted = waits.add(reservation.user); !counted {
+		if counted = waits.Take(reservation.user, 1); !counted {
 			ended = true
 			response.setReadDeadline(time.Now())
 		}
@@ -109,11 +110,11 @@ func checkBody(req *http.Request, verb string, maxBody int64, reservation *reser
 	body, err := reservation.read(io.LimitReader(req.Body, maxBody+1))
 	stop()
 	if counted {
-		waits.remove(reservation.user)
+		waits.Give(reservation.user, 1)
 	}
 	switch {
 	case ended && err != nil:
-		return errTooManyWaits(waits.limit)
+		return errTooManyWaits()
 	case errors.Is(err, errBudget):
 		return errTooMuchMemory("bodies")
 	case err != nil:

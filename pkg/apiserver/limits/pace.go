@@ -47,7 +47,7 @@ type timedWriter struct {
 	control *http.ResponseController
 	// endStuck is nil unless WithEndStuck has been called for the connection.
 	endStuck func()
-	waits    *waits
+	waits    *Shares
 	// account is nil until NoteUser is called.
 	account atomic.Pointer[string]
 	// longRunning responses may pause for any time between writes.
@@ -82,7 +82,7 @@ func WithEndStuck(ctx context.Context, endStuck func()) context.Context {
 // that authorization refuses holds a seat of priority and fairness until its refusal is written. WithMemoryBounds tells
 // it which responses go on.
 func WithResponseDeadlines(next http.Handler, bounds Bounds) http.Handler {
-	waits := newWaits(bounds.WaitsPerUser)
+	waits := newWaits(bounds)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		response := &timedWriter{ResponseWriter: w, control: http.NewResponseController(w), waits: waits}
 		response.endStuck, _ = req.Context().Value(stuckKey{}).(func())
@@ -96,7 +96,7 @@ func responseOf(ctx context.Context) *timedWriter {
 	if response, ok := ctx.Value(timedKey{}).(*timedWriter); ok {
 		return response
 	}
-	return &timedWriter{waits: newWaits(0), left: true}
+	return &timedWriter{waits: NewShares(0), left: true}
 }
 
 // NoteUser counts the waits for the client of a request for the account of this user. The handler must be inside
@@ -192,7 +192,7 @@ func (w *timedWriter) late() {
 			w.watch.initialized()
 		}
 	case account == nil: // Strangers hold no seat, and share no bound.
-	case w.waits.add(*account):
+	case w.waits.Take(*account, 1):
 		w.counted = true
 	default:
 		w.end()
@@ -214,6 +214,6 @@ func (w *timedWriter) leave() {
 	w.left = true
 	w.mu.Unlock()
 	if w.counted {
-		w.waits.remove(*w.account.Load())
+		w.waits.Give(*w.account.Load(), 1)
 	}
 }

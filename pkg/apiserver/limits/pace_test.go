@@ -116,7 +116,7 @@ func TestDeadlines(t *testing.T) {
 					}
 					worked <- err
 				})
-				allowed := WithMemoryBounds(work, requests.NewCodecs(), requests.IsWatch, bounds, 1<<20, anyBody)
+				allowed := WithMemoryBounds(work, requests.NewCodecs(), requests.IsWatch, bounds, NewWatches(bounds), 1<<20, anyBody)
 				inner := WithResponseDeadlines(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 					if test.verb != "unknown" {
 						NoteUser(req.Context(), "anna")

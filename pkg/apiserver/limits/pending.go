@@ -40,7 +40,7 @@ const proxyPart = 4
 
 // WithInFlightLimit refuses requests beyond RequestsInFlight with 429, and those of clients other
 // than the front proxy beyond three quarters of it. An IP address may have as many of these as it leaves to others, and
-// an account as many of those that the front proxy forwards. Accounts of the cluster itself may have any number.
+// an account as many of those that the front proxy forwards. An eighth is kept for the accounts of the cluster.
 //
 // It counts each until its work has ended, which the library does not. A client that resets a stream of HTTP/2, or
 // closes its connection, may have another request at once. The library goes on with the first in a goroutine of its
@@ -88,49 +88,70 @@ func WithInFlightLimit(next http.Handler, serializer runtime.NegotiatedSerialize
 	})
 }
 
-// sender is the account that the front proxy has named, or the IP address of another client.
+// sender is the account of a request, or the IP address of a client other than the front proxy.
 type sender struct {
 	account
 	direct bool
 }
 
-// inFlight counts requests, and those of each sender.
+// key differs for an address and for a user of that name.
+func (s sender) key() string {
+	if s.direct {
+		return "address " + s.user
+	}
+	return s.user
+}
+
+// inFlight counts requests, and those of each sender but the accounts of the cluster.
 type inFlight struct {
-	limit     int64
-	requests  atomic.Int64
-	direct    *Shares
-	forwarded *counts
+	limit          int64
+	requests       atomic.Int64
+	shared, direct *Shares
 }
 
 func newInFlight(limit int64) *inFlight {
 	// Nobody could have the last of the shares.
-	return &inFlight{limit: limit, direct: NewShares(limit - limit/proxyPart + 1), forwarded: newCounts()}
+	return &inFlight{limit: limit, shared: NewShares(limit - limit/systemPart + 1), direct: NewShares(limit - limit/proxyPart + 1)}
 }
 
 // enter counts another request, or tells why not.
 func (f *inFlight) enter(from sender) (refusal string) {
-	now := f.requests.Add(1)
-	switch {
+	switch now := f.requests.Add(1); {
 	case now > f.limit:
 		refusal = fmt.Sprintf("this server works on %d requests already", f.limit)
-	case from.direct && !f.direct.Take(from.user, 1):
-		refusal = "this IP address has as many requests in this server already as it leaves to others"
-	case !from.direct && !from.system && !f.forwarded.addBelow(from.user, int(f.limit-now+1)):
-		refusal = "this user has as many requests in this server already as it leaves to others"
-	default:
+	case f.take(from):
 		return ""
+	case from.direct:
+		refusal = "this IP address has as many requests in this server already as it leaves to others"
+	default:
+		refusal = "this user has as many requests in this server already as it leaves to others"
 	}
 	f.requests.Add(-1)
 	return refusal
 }
 
+func (f *inFlight) take(from sender) bool {
+	if from.system {
+		return true
+	}
+	if !f.shared.Take(from.key(), 1) {
+		return false
+	}
+	if from.direct && !f.direct.Take(from.key(), 1) {
+		f.shared.Give(from.key(), 1)
+		return false
+	}
+	return true
+}
+
 func (f *inFlight) leave(from sender) {
 	f.requests.Add(-1)
-	switch {
-	case from.direct:
-		f.direct.Give(from.user, 1)
-	case !from.system:
-		f.forwarded.remove(from.user)
+	if from.system {
+		return
+	}
+	f.shared.Give(from.key(), 1)
+	if from.direct {
+		f.direct.Give(from.key(), 1)
 	}
 }
 

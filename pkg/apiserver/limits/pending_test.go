@@ -122,7 +122,7 @@ func TestPendingAfterTheirTime(t *testing.T) {
 // whatever others do.
 func TestPendingOfFrontProxy(t *testing.T) {
 	const things, discovery = "/apis/example.com/v1/things", "/apis/example.com/v1"
-	const ofAddress, ofAll = "this IP address has as many requests in this server already as it leaves to others", "this server works on 8 requests already"
+	const ofAddress, ofUser = "this IP address has as many requests in this server already as it leaves to others", "this user has as many requests in this server already as it leaves to others"
 	for name, test := range map[string]struct {
 		own, others, proxied int
 		path                 string
@@ -134,10 +134,10 @@ func TestPendingOfFrontProxy(t *testing.T) {
 		"direct, beside another address":    {0, 3, 0, things, false, ""},
 		"direct, beside two addresses":      {0, 6, 0, things, false, ""},
 		"direct, beyond what others leave":  {2, 4, 0, things, false, ofAddress},
-		"direct, beyond the part of all":    {1, 0, 7, things, false, ofAll},
+		"direct, beyond the part of all":    {1, 0, 6, things, false, ofAddress},
 		"direct, discovery":                 {3, 0, 0, discovery, false, ofAddress},
 		"forwarded, beside direct ones":     {3, 3, 0, things, true, ""},
-		"forwarded, beside other forwarded": {0, 0, 8, things, true, ofAll},
+		"forwarded, beside other forwarded": {0, 0, 7, things, true, ofUser},
 		"forwarded, discovery":              {0, 0, 8, discovery, true, ""},
 		"forwarded, OpenAPI":                {3, 3, 2, "/openapi/v3", true, ""},
 	} {
@@ -202,6 +202,8 @@ func TestPendingOfForwardedAccounts(t *testing.T) {
 		"a ServiceAccount of another namespace":  {0, []string{cook}, other, ""},
 		"anonymous":                              {0, []string{"system:anonymous"}, "system:anonymous", ofUser},
 		"of the cluster":                         {0, []string{"system:kube-scheduler"}, "system:kube-scheduler", ""},
+		"of the cluster, beside all others":      {0, []string{"anna", "berta", "carla", "dora"}, "system:apiserver", ""},
+		"beside all others":                      {0, []string{"anna", "berta", "carla", "dora"}, "emma", ofUser},
 		"of the cluster, beyond the part of all": {0, []string{"system:kube-scheduler", "system:apiserver"}, "system:apiserver", ofAll},
 	} {
 		t.Run(name, func(t *testing.T) {

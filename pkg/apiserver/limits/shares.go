@@ -21,19 +21,31 @@ import "sync"
 // Shares are parts of something that clients share. A client may have as much of it as it leaves to others: however
 // many clients there are, the next one finds some.
 type Shares struct {
+	// most is how much a client may have, whatever it leaves.
+	most int64
+
 	mu    sync.Mutex
 	free  int64
 	taken map[string]int64
 }
 
 // NewShares returns Shares of a total.
-func NewShares(total int64) *Shares { return &Shares{free: total, taken: map[string]int64{}} }
+func NewShares(total int64) *Shares {
+	return &Shares{most: total, free: total, taken: map[string]int64{}}
+}
+
+// NewBoundShares returns Shares of three times what a client may have at most.
+func NewBoundShares(most int64) *Shares {
+	shares := NewShares(3 * most)
+	shares.most = most
+	return shares
+}
 
 // Take gives a part to a client, or tells that it would have more than it leaves.
 func (s *Shares) Take(client string, part int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.taken[client]+part > s.free-part {
+	if s.taken[client]+part > min(s.most, s.free-part) {
 		return false
 	}
 	s.move(client, part)

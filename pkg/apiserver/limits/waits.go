@@ -17,7 +17,6 @@ limitations under the License.
 package limits
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -35,44 +34,10 @@ const (
 	waitsRetrySeconds = 1
 )
 
-// waits counts the requests of each account that wait for their clients. Such a request holds a seat of priority and
-// fairness. A single user whose bodies never come would keep all seats of a priority level from its other users.
-type waits struct {
-	*counts
-	limit int
-}
-
-func newWaits(limit int) *waits { return &waits{newCounts(), limit} }
-
-// add counts another request that waits, or tells that the account has too many.
-func (s *waits) add(account string) bool { return s.addBelow(account, s.limit) }
-
-// counts are numbers of requests of accounts.
-type counts struct {
-	mu       sync.Mutex
-	accounts map[string]int
-}
-
-func newCounts() *counts { return &counts{accounts: map[string]int{}} }
-
-// addBelow counts another request of an account, unless it has as many as the limit.
-func (c *counts) addBelow(account string, limit int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.accounts[account] >= limit {
-		return false
-	}
-	c.accounts[account]++
-	return true
-}
-
-func (c *counts) remove(account string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.accounts[account]--; c.accounts[account] == 0 {
-		delete(c.accounts, account)
-	}
-}
+// newWaits returns the Shares of requests that wait for their clients. Such a request holds a seat of priority and
+// fairness. A single user whose bodies never come would keep all seats of a priority level from its other users, which
+// are some fifty at least.
+func newWaits(bounds Bounds) *Shares { return NewBoundShares(int64(bounds.WaitsPerUser)) }
 
 // after calls a function when some time has passed, unless the returned one has been called. That waits for a call that
 // has begun: the library's writers must not be used when their handler has returned.
@@ -94,6 +59,6 @@ func after(delay time.Duration, call func()) (stop func()) {
 	}
 }
 
-func errTooManyWaits(limit int) error {
-	return apierrors.NewTooManyRequests(fmt.Sprintf("this user has %d requests already that wait for their clients to send a body or to read a response", limit), waitsRetrySeconds)
+func errTooManyWaits() error {
+	return apierrors.NewTooManyRequests("this user has as many requests that wait for their clients to send a body or to read a response as it leaves to others", waitsRetrySeconds)
 }

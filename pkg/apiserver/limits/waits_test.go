@@ -81,7 +81,7 @@ func TestWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				waits := newWaits(most)
+				waits := newWaits(Bounds{WaitsPerUser: most})
 				var mu sync.Mutex
 				ended := 0
 				respond := func(user string, parts int, each time.Duration) {
@@ -111,7 +111,7 @@ func TestWaits(t *testing.T) {
 					all.Wait()
 				}
 				require.Equal(t, 2*test.ended, ended)
-				require.Empty(t, waits.accounts)
+				require.Empty(t, waits.taken)
 			})
 		})
 	}
@@ -149,7 +149,7 @@ func TestSeatsOfSlowWatches(t *testing.T) {
 					for range 40 {
 						_, _ = w.Write([]byte("a"))
 					}
-				}), requests.NewCodecs(), requests.IsWatch, DefaultBounds(), 1<<20, anyBody), DefaultBounds())
+				}), requests.NewCodecs(), requests.IsWatch, DefaultBounds(), NewWatches(DefaultBounds()), 1<<20, anyBody), DefaultBounds())
 				request := requests.WithInfo(httptest.NewRequest(http.MethodGet, "/", nil), test.verb)
 				ctx := utilflowcontrol.WithInitializationSignal(request.Context(), utilflowcontrol.InitializationSignal(given))
 				handler.ServeHTTP(newSlowClient(test.each), request.WithContext(ctx))
@@ -194,7 +194,7 @@ func TestBodiesThatOutliveTheirRequests(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				bounds := DefaultBounds()
 				bounds.WaitsPerUser = 0
-				bodies := WithMemoryBounds(http.NotFoundHandler(), requests.NewCodecs(), requests.IsWatch, bounds, 1<<20, anyBody)
+				bodies := WithMemoryBounds(http.NotFoundHandler(), requests.NewCodecs(), requests.IsWatch, bounds, NewWatches(bounds), 1<<20, anyBody)
 				handler := WithResponseDeadlines(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 					go bodies.ServeHTTP(w, req)
 					time.Sleep(requestTime)

@@ -34,9 +34,8 @@ const (
 	// largeObject is from which size on single objects take memory of the budget. Smaller ones take
 	// less than a connection. Those of watch caches, which keep many, do from pastObject on.
 	largeObject, pastObject = 32 << 10, 4 << 10
-	// watchBytes is half of what a watch takes, without its events. An account may have half of all watches, and
-	// RequestMemory is half of the memory that there is.
-	watchBytes = 48 << 10
+	// watchBytes is what a watch takes, without its events. RequestMemory is half of the memory that there is.
+	watchBytes = 96 << 10
 	// eventFactor is how many times its size an object takes while an event is made of it and
 	// written. keptFactor is how many times its size the buffers of the library take afterwards,
 	// which it keeps until the watch ends.
@@ -52,25 +51,28 @@ const (
 	eventsAhead = 16
 )
 
-// watches bounds how many watches there are at once.
-type watches struct{ shares *Shares }
+// Watches bound how many watches and streams there are at once. Accounts of the cluster itself may have any number.
+type Watches struct{ shares *Shares }
 
-func newWatches(bounds Bounds) watches {
-	return watches{NewShares(max(2, bounds.RequestMemory/watchBytes))}
+// NewWatches returns the Watches of a server.
+func NewWatches(bounds Bounds) Watches {
+	return Watches{NewShares(max(2, bounds.RequestMemory/watchBytes))}
 }
 
-// enter counts another watch, or tells that the account has as many as it leaves to others. Accounts of the cluster
-// itself may have any number.
-func (w watches) enter(of account) bool { return of.system || w.shares.Take(of.user, 1) }
+// Follow counts another stream until end is called, or tells that the account has as many as it leaves to others. A
+// stream takes as much as two watches.
+func (w Watches) Follow(req *http.Request) (end func(), ok bool) { return w.take(accountOf(req), 2) }
 
-func (w watches) leave(of account) {
-	if !of.system {
-		w.shares.Give(of.user, 1)
+func (w Watches) take(of account, part int64) (end func(), ok bool) {
+	if of.system {
+		return func() {}, true
 	}
+	return func() { w.shares.Give(of.user, part) }, w.shares.Take(of.user, part)
 }
 
-func errTooManyWatches() error {
-	return apierrors.NewTooManyRequests("this user has as many watches in this server already as it leaves to others; more memory, or a higher --max-request-memory-bytes, allows more", budgetRetrySeconds)
+// ErrTooManyWatches tells a user why it gets no further watch or stream.
+func ErrTooManyWatches() error {
+	return apierrors.NewTooManyRequests("this user has as many watches and streams in this server already as it leaves to others; more memory, or a higher --max-request-memory-bytes, allows more", budgetRetrySeconds)
 }
 
 // watchReservation is what the budget has to know of the request for a watch.
@@ -269,15 +271,22 @@ func LargeSize(object runtime.Object) int64 {
 	return 0
 }
 
-// sizeOf is about how large a value is in JSON, without its names.
+// sizeOf is about how much memory a value takes: as much as in JSON without its names, and that of its maps.
 func sizeOf(value reflect.Value) (size int64) {
-	const scalar = 8
+	const scalar, emptyMap, smallMap = 8, 48, 300
 	switch value.Kind() {
 	case reflect.String:
 		return int64(value.Len())
 	case reflect.Pointer, reflect.Interface:
 		return sizeOf(value.Elem())
 	case reflect.Map:
+		if value.IsNil() {
+			return 0
+		}
+		size = emptyMap
+		if value.Len() > 0 {
+			size = smallMap // Go keeps places for eight entries.
+		}
 		for entries := value.MapRange(); entries.Next(); {
 			size += scalar + sizeOf(entries.Key()) + sizeOf(entries.Value())
 		}

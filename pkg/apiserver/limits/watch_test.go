@@ -234,15 +234,17 @@ func TestSizeOf(t *testing.T) {
 		value any
 		want  int64
 	}{
-		"nothing":   {nil, 0},
-		"a string":  {text, 100},
-		"a number":  {1, 8},
-		"a pointer": {&text, 100},
-		"a map":     {map[string]any{"abc": text, "nil": nil}, 100 + 2*(8+3)},
-		"a list":    {[]string{text, text}, 216},
-		"bytes":     {[]byte(text), 100},
-		"a time":    {metav1.Now(), 8},
-		"an object": {&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(text)}}}}, sizeOf(reflect.ValueOf(metav1.PartialObjectMetadata{})) + 108},
+		"nothing":      {nil, 0},
+		"a string":     {text, 100},
+		"a number":     {1, 8},
+		"a pointer":    {&text, 100},
+		"a map":        {map[string]any{"abc": text, "nil": nil}, 300 + 100 + 2*(8+3)},
+		"an empty map": {map[string]any{}, 48},
+		"no map":       {map[string]any(nil), 0},
+		"a list":       {[]string{text, text}, 216},
+		"bytes":        {[]byte(text), 100},
+		"a time":       {metav1.Now(), 8},
+		"an object":    {&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(text)}}}}, sizeOf(reflect.ValueOf(metav1.PartialObjectMetadata{})) + 108},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, test.want, sizeOf(reflect.ValueOf(test.value)))
@@ -274,7 +276,7 @@ func TestWatchesOfAccounts(t *testing.T) {
 			handler := WithMemoryBounds(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 				watched <- struct{}{}
 				<-end
-			}), requests.NewCodecs(), requests.IsWatch, bounds, 1<<20, anyBody)
+			}), requests.NewCodecs(), requests.IsWatch, bounds, NewWatches(bounds), 1<<20, anyBody)
 			request := func(user string) *http.Request {
 				return requests.WithInfo(requests.As(httptest.NewRequest(http.MethodGet, "/", nil), user), "watch")
 			}

@@ -132,26 +132,29 @@ func (s *boundedStorage) GuaranteedUpdate(ctx context.Context, key string, desti
 		return err
 	}
 	var before uint64
+	forget := func() {}
 	update := func(object runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		before = meta.ResourceVersion
 		if err := limits.TakeObjectMemory(ctx, limits.LargeSize(object)); err != nil {
 			return nil, nil, err
 		}
 		changed, ttl, err := tryUpdate(object, meta)
-		if err == nil {
-			s.writes.add(key, s.large.Observe(changed))
+		if err != nil {
+			return nil, nil, err
 		}
-		return changed, ttl, err
+		forget() // It may be another attempt.
+		if forget, err = limits.TakeHistoryMemory(ctx, changed); err != nil {
+			return nil, nil, err
+		}
+		s.writes.add(key, s.large.Observe(changed))
+		return changed, ttl, nil
 	}
 	err := s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, cached)
-	if err != nil {
-		return err
-	}
 	// An object that is the same as before has not been written.
-	if after, err := s.Versioner().ObjectResourceVersion(destination); err == nil && after != before {
-		limits.KeepObjectMemory(ctx, destination)
+	if after, versionErr := s.Versioner().ObjectResourceVersion(destination); err != nil || versionErr == nil && after == before {
+		forget()
 	}
-	return nil
+	return err
 }
 
 // Delete deletes an object if there is memory for it.
@@ -159,21 +162,28 @@ func (s *boundedStorage) Delete(ctx context.Context, key string, out runtime.Obj
 	if err := s.takeFor(ctx, key); err != nil {
 		return err
 	}
+	forget := func() {}
 	validateRead := func(ctx context.Context, object runtime.Object) error {
 		if err := limits.TakeObjectMemory(ctx, limits.LargeSize(object)); err != nil {
 			return err
 		}
-		return validate(ctx, object)
+		if err := validate(ctx, object); err != nil {
+			return err
+		}
+		forget() // It may be another attempt.
+		// An older object was in the memory of watch caches already, and a client can delete it only once.
+		if accessor, err := meta.Accessor(object); err != nil || time.Since(accessor.GetCreationTimestamp().Time) >= limits.HistoryTime {
+			return err
+		}
+		var err error
+		forget, err = limits.TakeHistoryMemory(ctx, object)
+		return err
 	}
 	err := s.Interface.Delete(ctx, key, out, preconditions, validateRead, cached, opts)
 	if err != nil {
-		return err
+		forget()
 	}
-	// An older object was in the memory of watch caches already, and a client can delete it only once.
-	if object, err := meta.Accessor(out); err == nil && time.Since(object.GetCreationTimestamp().Time) < limits.HistoryTime {
-		limits.KeepObjectMemory(ctx, out)
-	}
-	return nil
+	return err
 }
 
 // Watch watches objects as far as there is memory for their events.

@@ -103,7 +103,7 @@ func TestListsTakeMemory(t *testing.T) {
 						return
 					}
 					assert.Equal(t, test.tooMany, apierrors.IsTooManyRequests(err), "%v", err)
-				}), serializer.NewCodecFactory(runtime.NewScheme()), func(*http.Request, *genericapirequest.RequestInfo) bool { return false }, bounds, 1<<20)
+				}), serializer.NewCodecFactory(runtime.NewScheme()), func(*http.Request, *genericapirequest.RequestInfo) bool { return false }, bounds, limits.NewWatches(bounds), 1<<20)
 				serve(handler)
 				require.Equal(t, 2, depth)
 			})
@@ -216,9 +216,9 @@ func testLargeObjects(t *testing.T, stored func(*storedObject) *boundedStorage) 
 	for name, test := range map[string]struct {
 		verb string
 		call func(context.Context) error
-		// during and after are how many times its size a request takes while it is in work, and
-		// when it has ended.
-		during, after int64
+		// during is how many times its size a request takes while it is in work, and history how many times watch
+		// caches keep it then.
+		during, history int64
 		// isNew says that the object has just been created.
 		isNew bool
 	}{
@@ -226,12 +226,12 @@ func testLargeObjects(t *testing.T, stored func(*storedObject) *boundedStorage) 
 		"a dry run": {verb: "patch", call: get, during: 12},
 		"a change": {verb: "patch", call: func(ctx context.Context) error {
 			return store.GuaranteedUpdate(ctx, "a", &metav1.PartialObjectMetadata{}, false, nil, toVersion("2"), nil)
-		}, during: 13, after: 1},
+		}, during: 12, history: 1},
 		"no change": {verb: "patch", call: func(ctx context.Context) error {
 			return store.GuaranteedUpdate(ctx, "a", &metav1.PartialObjectMetadata{}, false, nil, toVersion("1"), nil)
 		}, during: 12},
 		"a deletion":                 {verb: "delete", call: remove, during: 12},
-		"a deletion of a new object": {verb: "delete", call: remove, during: 13, after: 1, isNew: true},
+		"a deletion of a new object": {verb: "delete", call: remove, during: 12, history: 1, isNew: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -245,7 +245,7 @@ func testLargeObjects(t *testing.T, stored func(*storedObject) *boundedStorage) 
 				var work func(context.Context)
 				handler := filters.WithBodyBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 					work(req.Context())
-				}), serializer.NewCodecFactory(runtime.NewScheme()), func(*http.Request, *genericapirequest.RequestInfo) bool { return false }, bounds, 1<<20)
+				}), serializer.NewCodecFactory(runtime.NewScheme()), func(*http.Request, *genericapirequest.RequestInfo) bool { return false }, bounds, limits.NewWatches(bounds), 1<<20)
 				do := func(verb string, what func(context.Context)) {
 					work = what
 					request := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -261,13 +261,29 @@ func testLargeObjects(t *testing.T, stored func(*storedObject) *boundedStorage) 
 						assert.Equal(t, times > 0, apierrors.IsTooManyRequests(limits.TakeListMemory(ctx, free+about)))
 					})
 				}
+				// requireHistory takes as much history as is left for the user, which is half of all but what it has.
+				requireHistory := func(times int64) {
+					t.Helper()
+					do("update", func(ctx context.Context) {
+						of := func(bytes int64) runtime.Object {
+							return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", int(bytes))}}
+						}
+						left := bounds.RequestMemory/4 - times*size
+						_, err := limits.TakeHistoryMemory(ctx, of(left+about))
+						assert.True(t, apierrors.IsTooManyRequests(err), "got error %v", err)
+						forget, err := limits.TakeHistoryMemory(ctx, of(left-about))
+						require.NoError(t, err)
+						forget()
+					})
+				}
 				do(test.verb, func(ctx context.Context) {
 					require.NoError(t, test.call(ctx))
 					requireTaken(test.during)
 				})
-				requireTaken(test.after)
-				time.Sleep(2 * time.Minute)
 				requireTaken(0)
+				requireHistory(test.history)
+				time.Sleep(2 * time.Minute)
+				requireHistory(0)
 			})
 		})
 	}
@@ -299,7 +315,7 @@ func testObjectThatWaits(t *testing.T, stored func(*storedObject) *boundedStorag
 	var work func(context.Context)
 	handler := filters.WithBodyBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		work(req.Context())
-	}), serializer.NewCodecFactory(runtime.NewScheme()), func(*http.Request, *genericapirequest.RequestInfo) bool { return false }, bounds, 1<<20)
+	}), serializer.NewCodecFactory(runtime.NewScheme()), func(*http.Request, *genericapirequest.RequestInfo) bool { return false }, bounds, limits.NewWatches(bounds), 1<<20)
 	do := func(what func(context.Context)) {
 		work = what
 		request := httptest.NewRequest(http.MethodGet, "/", nil)

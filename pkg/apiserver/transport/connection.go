@@ -22,26 +22,26 @@ import (
 	"net"
 	"sync"
 
+	"k8s.io/utils/lru"
+
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
-// BoundConnections returns a listener that closes connections of an IP address beyond
-// ConnectionsPerClient at a time, unless the front proxy has one from there.
+// proxyAddresses is how many IP addresses of front proxies are remembered.
+const proxyAddresses = 100
+
+// BoundConnections returns a listener that closes connections of an IP address beyond ConnectionsPerClient at a time,
+// or beyond as many as it leaves to others. An address of the front proxy may have any number.
 func BoundConnections(listener net.Listener, bounds limits.Bounds) net.Listener {
-	return &boundedListener{Listener: listener, limit: bounds.ConnectionsPerClient, clients: map[string]connections{}}
+	return &boundedListener{listener, limits.NewBoundShares(int64(bounds.ConnectionsPerClient)), lru.New(proxyAddresses)}
 }
 
 type boundedListener struct {
 	net.Listener
-	limit int
-
-	mu sync.Mutex
-	// clients are the IP addresses with connections.
-	clients map[string]connections
+	shares *limits.Shares
+	// trusted are the IP addresses from which a front proxy has sent a request.
+	trusted *lru.Cache
 }
-
-// connections are numbers of connections, and how many of them are trusted.
-type connections struct{ all, trusted int }
 
 // Accept returns the next connection whose client does not have too many.
 func (l *boundedListener) Accept() (net.Conn, error) {
@@ -50,70 +50,34 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		bounded := &boundedConn{Conn: conn, listener: l, client: limits.ClientAddress(conn.RemoteAddr().String())}
-		if l.enter(bounded.client) {
-			return bounded, nil
+		client := limits.ClientAddress(conn.RemoteAddr().String())
+		if _, trusted := l.trusted.Get(client); trusted {
+			return conn, nil
+		}
+		if l.shares.Take(client, 1) {
+			give := sync.OnceFunc(func() { l.shares.Give(client, 1) })
+			return &boundedConn{conn, give, func() { l.trusted.Add(client, nil) }}, nil
 		}
 		_ = conn.Close() // The client is told by nothing else.
 	}
 }
 
-// enter tells whether a client may have another connection.
-func (l *boundedListener) enter(client string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	has := l.clients[client]
-	if has.trusted == 0 && has.all >= l.limit {
-		return false
-	}
-	has.all++
-	l.clients[client] = has
-	return true
-}
-
-// change counts connections of a client.
-func (l *boundedListener) change(client string, by connections) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	has := l.clients[client]
-	has.all += by.all
-	has.trusted += by.trusted
-	if l.clients[client] = has; has.all == 0 {
-		delete(l.clients, client)
-	}
-}
-
 type boundedConn struct {
 	net.Conn
-	listener *boundedListener
-	client   string
-
-	mu              sync.Mutex
-	trusted, closed bool
+	give func()
+	// remember exempts its IP address from now on.
+	remember func()
 }
 
-// trust lifts the bound of its IP address while this connection is open.
+// trust exempts the connection.
 func (c *boundedConn) trust() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.trusted && !c.closed {
-		c.trusted = true
-		c.listener.change(c.client, connections{trusted: 1})
-	}
+	c.remember()
+	c.give()
 }
 
 // Close closes the connection.
 func (c *boundedConn) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closed {
-		c.closed = true
-		ended := connections{all: -1}
-		if c.trusted {
-			ended.trusted = -1
-		}
-		c.listener.change(c.client, ended)
-	}
+	c.give()
 	return c.Conn.Close()
 }
 

@@ -414,6 +414,7 @@ func frameAttacks() map[string]attack {
 		"slow readers of lists":                   {user: reader, run: frames(slowReaders(menuPath, 0))},
 		"slow readers of lists, unread":           {user: reader, run: unread(slowReaders(menuPath, 0))},
 		"slow readers, large window, unread":      {user: reader, run: unread(slowReaders(menuPath, math.MaxInt32))},
+		"slow readers of a selection":             {user: reader, run: frames(slowReaders(menuPath+"?labelSelector=name%3Dpizza-1", 0))}, // A small one of a large list.
 		"slow readers of pizzas":                  {user: reader, run: frames(slowReaders(menuPath+"/pizza-1", 0))},
 		"watches of big events that nobody reads": {user: writer, allowed: true, run: watches},
 	}

@@ -50,6 +50,7 @@ func stock(ctx context.Context, cp *controlplane.ControlPlane) error {
 	client := restaurantClient(framework.Config(cp)).RestaurantV1()
 	create := func(namespace, name string, bytes int) error {
 		pizza := framework.Pizza(name)
+		pizza.Labels = map[string]string{"name": name}
 		pizza.Annotations = map[string]string{"recipe": strings.Repeat("a", bytes)}
 		_, err := client.Pizzas(namespace).Create(ctx, pizza, metav1.CreateOptions{})
 		return err
