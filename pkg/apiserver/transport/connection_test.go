@@ -23,6 +23,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -82,6 +83,21 @@ func TestConnectionsPerClient(t *testing.T) {
 	_ = listener.Close()
 	_, more := <-accepted
 	require.False(t, more, "a listener that is closed accepts a connection")
+}
+
+// However many addresses have all the connections that they can, the next one gets some.
+func TestConnectionsOfAddresses(t *testing.T) {
+	listener := BoundConnections(nil, limits.Bounds{ConnectionsPerClient: 512}).(*boundedListener)
+	var all int
+	for _, want := range []int{512, 512, 256, 128, 64, 32, 16, 8} {
+		got := 0
+		for listener.shares.Take(strconv.Itoa(all), 1) {
+			got++
+		}
+		require.Equal(t, want, got)
+		all += got
+	}
+	require.True(t, listener.shares.Take("another", 1))
 }
 
 // The address of a front proxy has no bound, even if it has no connection for a while.
