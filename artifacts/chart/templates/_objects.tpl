@@ -62,7 +62,9 @@
 {{- else if and (eq $kind "Deployment") (eq $name "webhook") }}
 {{- $_ := set (first $object.spec.template.spec.containers) "resources" $values.webhook.resources }}
 {{- else if eq $kind "StatefulSet" }}
-{{- $_ := set (first $object.spec.template.spec.containers) "resources" $values.etcd.resources }}
+{{- $etcd := first $object.spec.template.spec.containers }}
+{{- $_ := set $etcd "resources" $values.etcd.resources }}
+{{- $_ := set $etcd "args" (toJson $etcd.args | replace "bytes=2147483648" (printf "bytes=%d" (int64 $values.etcd.quotaBytes)) | fromJsonArray) }}
 {{- include "claim" (dict "spec" (first $object.spec.volumeClaimTemplates).spec "storage" $values.etcd.storage) }}
 {{- else if and (eq $kind "CronJob") (eq $name "backup") }}
 {{- $pod := $object.spec.jobTemplate.spec.template.spec }}

@@ -69,6 +69,7 @@ server:
 service: {annotations: {mesh: "off"}, labels: {team: storage}}
 etcd:
   image: {repository: registry.example.org/etcd}
+  quotaBytes: 4294967296
   resources: {limits: {memory: 4Gi}}
   storage: {size: 16Gi, storageClassName: fast}
 monitoring:
@@ -119,6 +120,7 @@ doctor: {enabled: true}
 			}
 			require.Equal(t, "important", templates["etcd"].Spec.PriorityClassName)
 			require.Equal(t, "4Gi", templates["etcd"].Spec.Containers[0].Resources.Limits.Memory().String())
+			require.Contains(t, templates["etcd"].Spec.Containers[0].Args, "--quota-backend-bytes=4294967296")
 
 			pod := templates[server].Spec
 			require.Equal(t, "important", pod.PriorityClassName)
@@ -309,7 +311,7 @@ func TestChartModes(t *testing.T) {
 // changes returns another value for each of values by its path. Maps that Kubernetes or users define are values.
 func changes(values map[string]any, prefix string) map[string]any {
 	another := map[string]any{
-		"replicas": 5, "runAsUser": 1000, "size": "3Gi", "digest": "sha256:" + strings.Repeat("5", 64), "pullPolicy": "Always",
+		"replicas": 5, "quotaBytes": 4294967296, "runAsUser": 1000, "size": "3Gi", "digest": "sha256:" + strings.Repeat("5", 64), "pullPolicy": "Always",
 		"schedule": "@daily", "interval": "1m", "runbooks": "https://wiki.example.com", "maxUnavailable": 2,
 		"restore":                   "stdin",
 		"resources":                 map[string]any{"limits": map[string]any{"memory": "5Gi"}},
@@ -391,6 +393,7 @@ func TestChartRefusals(t *testing.T) {
 			"a budget for one":        {"server.podDisruptionBudget.maxUnavailable=2", "at '/server/podDisruptionBudget/maxUnavailable': value must be 1"},
 			"another mode's volume":   {"mode=ha,storage.size=1Gi", "at '/storage/size': value must be '8Gi'"},
 			"another mode's etcd":     {"etcd.resources.limits.memory=1Gi", "at '/etcd/resources': 'const' failed"},
+			"another mode's quota":    {"etcd.quotaBytes=4294967296", "at '/etcd/quotaBytes': value must be 2147483648"},
 			"backup without server":   {"mode=none,backup.enabled=true", "at '/backup/enabled': value must be false"},
 			"no name":                 {"name=Trattoria", "'Trattoria' does not match pattern"},
 			"no flag":                 {"server.extraArgs={v=2}", "'v=2' does not match pattern"},
