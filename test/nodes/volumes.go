@@ -46,7 +46,7 @@ kind: PersistentVolume
 metadata: {name: %[1]s-%[2]d}
 spec:
   storageClassName: local
-  capacity: {storage: 16Gi}
+  capacity: {storage: 32Gi}
   accessModes: [ReadWriteOnce]
   persistentVolumeReclaimPolicy: Retain
   local: {path: %[3]s}
