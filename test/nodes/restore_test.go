@@ -41,6 +41,8 @@ const (
 	rcloneImage = "docker.io/rclone/rclone:1.76.0"
 	// These are sections of the page about backups.
 	storeSection, volumesSection = "Outside of the cluster", "Restore into new volumes"
+	// stopServer begins the commands that stop the server of "standalone".
+	stopServer = "kubectl scale --namespace restaurant-system deployment"
 )
 
 // startStore starts an S3 server beside the control plane.
@@ -311,8 +313,7 @@ func (o *operations) testRestoreVolume(t *testing.T) {
 	installed, load := o.kustomization, o.loadOf(t, "salami")
 	began := time.Now()
 	lost := o.volumes(t, "restaurant-system", "apiserver-data", "backups")
-	o.Run(t, "kubectl scale --namespace restaurant-system deployment/apiserver --replicas=0\n"+
-		"kubectl wait --namespace restaurant-system --for=delete --timeout=5m pod --selector=app.kubernetes.io/name=restaurant-apiserver")
+	o.follow(t, volumesSection, stopServer)
 	empty(t, lost...)
 	o.follow(t, volumesSection, "kubectl delete --namespace restaurant-system jobs", "pvc/data-etcd-0 pvc/data-etcd-1 pvc/data-etcd-2", "pvc/apiserver-data pvc/backups")
 	o.follow(t, volumesSection, "kubectl create configmap", "snapshot-20261121T031700Z.db", name)
@@ -328,14 +329,16 @@ func (o *operations) testRestoreVolume(t *testing.T) {
 // it loses a pizza or, with "ha", all volumes.
 func (o *operations) restoreCustomResources(t *testing.T, overlay string, page *Document, file, installed string) {
 	t.Helper()
+	here := []string{"--namespace restaurant-system", "--namespace crd-apiserver"}
 	backup := "backup-embedded"
-	lose := func() { o.Run(t, page.Commands(t, "Backups and restore", "kubectl scale")) }
+	lose := func() {
+		o.follow(t, volumesSection, stopServer, append(here, "deployment/apiserver", "deployment/crd-apiserver")...)
+	}
 	restore := With(t, page.YAML(t, "Backups and restore", "components:"), "components:\n", "")
 	if overlay == "ha" {
 		backup, lose, restore = "backup-etcd", func() { o.loseVolumes(t, "crd-apiserver") }, With(t, restore, "restore-embedded", "restore-etcd")
 	}
 	const apply = "kubectl apply -k crd-apiserver\nkubectl rollout status --namespace crd-apiserver --timeout=10m deployment/crd-apiserver"
-	here := []string{"--namespace restaurant-system", "--namespace crd-apiserver"}
 	list := o.prepareStore(t, here...)
 	const components = "  - ../artifacts/crd-apiserver/components/"
 	installed += components + backup + "\n" + components + "backup-store\n"
