@@ -301,6 +301,10 @@ func (o *operations) testQuorum(t *testing.T) {
 	t.Logf("ha was restored from its last member after %.0f s: %s", time.Since(began).Seconds(), load.Stop())
 	client.await(t, true, false)
 	o.without(t, installed)
+	// The nodes have no image with a shell, but the pod has to be admitted.
+	create, _, found := strings.Cut(o.page.Commands(t, "Delete old directories", "POD="), "kubectl wait")
+	require.True(t, found)
+	o.Run(t, With(t, create, "kubectl create", "kubectl create --dry-run=server"))
 	o.requireMembers(t)
 	o.asUser(t, "kubectl delete pizza later")
 	o.asUser(t, "kubectl apply --filename=artifacts/examples/2-pizzas.yaml")
