@@ -26,6 +26,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -253,9 +254,13 @@ func (o *operations) testDoctor(t *testing.T) {
 }
 
 // testNightlyBackup runs the nightly backup now.
-func (o *operations) testNightlyBackup(t *testing.T) {
-	o.follow(t, "Every night", "kubectl create job")
-	o.Run(t, "kubectl wait --namespace restaurant-system --for=condition=Complete --timeout=5m job/backup-now")
+func (o *operations) testNightlyBackup(t *testing.T) { o.saveNow(t, "restaurant-system") }
+
+// saveNow runs the nightly backup in a namespace, with replacements in the documentation's command.
+func (o *operations) saveNow(t *testing.T, namespace string, replacements ...string) {
+	t.Helper()
+	job := regexp.MustCompile(`job\.batch/\S+`).FindString(o.follow(t, "Every night", "kubectl create job", replacements...))
+	o.Run(t, "kubectl wait --namespace "+namespace+" --for=condition=Complete --timeout=5m "+job)
 }
 
 // awaitCalm waits until none of many requests fails.

@@ -567,7 +567,7 @@ func TestChartUninstall(t *testing.T) {
 	path := regexp.MustCompile(`kubectl get apiservices --output=jsonpath="(.+)" \|`).FindSubmatch(document)
 	require.NotNil(t, path)
 	require.Equal(t, []string{"v1.another.example.com", "v1." + crdGroup, "v1.migrated.example.com"},
-		strings.Fields(kubectl(t, "get", "apiservices", "--output=jsonpath="+strings.ReplaceAll(string(path[1]), "$NAMESPACE", systemNamespace))))
+		strings.Fields(kubectl(t, "get", "apiservices", "--output=jsonpath="+strings.ReplaceAll(string(path[1]), "${NAMESPACE:?}", systemNamespace))))
 
 	chart.uninstall(t, "restaurant", systemNamespace)
 	found := kubectl(t, "get", "apiservices", "--output=name")
