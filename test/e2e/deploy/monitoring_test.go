@@ -214,7 +214,7 @@ func (s series) check(t *testing.T, expression string) {
 	}
 }
 
-// alertRules returns the expressions of all alerts by their names, and the names in order.
+// alertRules returns the expressions of all alerts by their names and severities, and the names in order.
 func alertRules(t *testing.T) (expressions map[string]string, names []string) {
 	t.Helper()
 	expressions = map[string]string{}
@@ -231,8 +231,12 @@ func alertRules(t *testing.T) (expressions map[string]string, names []string) {
 				runbook, _, err := unstructured.NestedString(rule, "annotations", "runbook_url")
 				require.NoError(t, err)
 				require.Equal(t, "https://restaurant.programming-kubernetes.info/apiserver/blob/main/docs/operations/runbooks.md#"+strings.ToLower(name), runbook)
-				expressions[name] = rule["expr"].(string)
-				names = append(names, name)
+				severity, _, err := unstructured.NestedString(rule, "labels", "severity")
+				require.NoError(t, err)
+				expressions[name+" "+severity] = rule["expr"].(string)
+				if !slices.Contains(names, name) {
+					names = append(names, name)
+				}
 			}
 		}
 	}
