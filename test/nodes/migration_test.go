@@ -160,6 +160,8 @@ kubectl delete role,rolebinding cook`)
 	requireAnsweredBy("restaurant-system/apiserver")
 	o.kustomize(t, installed)
 	o.Run(t, apply)
+	revoke := migration.Commands(t, section, "kubectl delete clusterrolebinding restaurant")
+	o.Run(t, revoke)
 	o.rolledOut(t)
 	requireAnsweredBy("restaurant-system/apiserver")
 	result := load.Stop()
@@ -175,7 +177,7 @@ kubectl delete role,rolebinding cook`)
 	result = load.Stop()
 	t.Logf("back: %s", result)
 	require.Zero(t, result.Failed)
-	o.Run(t, migration.Commands(t, section, "kubectl delete clusterrolebinding restaurant"))
+	o.Run(t, revoke)
 }
 
 // identity prints the UID, the time of creation and the spec of a pizza.
