@@ -409,6 +409,12 @@ func TestChartUpgrade(t *testing.T) {
 		jsonpath := "--output=jsonpath={.spec.replicas} {.spec.template.spec.initContainers[*].name}"
 		require.Equal(t, step.want, kubectl(t, "get", "statefulset", "etcd", "--namespace="+systemNamespace, jsonpath))
 	}
+	// The last step of the replacement of a lost member undoes what came before.
+	kubectl(t, "patch", "statefulset/etcd", "--type=merge", `--patch={"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`, "--namespace="+systemNamespace)
+	kubectl(t, "set", "env", "statefulset/etcd", "INITIAL_CLUSTER_STATE=existing", "--namespace="+systemNamespace)
+	helm("upgrade", "restaurant", chart.dir, "--reuse-values", "--force-conflicts")
+	jsonpath := `--output=jsonpath={.spec.updateStrategy.type} {.spec.template.spec.containers[0].env[?(@.name=="INITIAL_CLUSTER_STATE")].value}`
+	require.Equal(t, "RollingUpdate new", kubectl(t, "get", "statefulset", "etcd", "--namespace="+systemNamespace, jsonpath))
 	changed, err = sets.Get(t.Context(), "etcd", metav1.GetOptions{})
 	require.NoError(t, err)
 
