@@ -41,28 +41,31 @@ func writeFlags(p *page) error {
 		"flags matter.")
 	ctx := context.Background()
 	apiserver, crdAPIServer := server.NewCommand(ctx, "apiserver", restaurant.Group()), crdserver.NewCommand(ctx, "crd-apiserver")
-	writeCommands(p, apiserver, nil)
+	writeCommands(p, apiserver, nil, nil)
 	for _, child := range apiserver.Commands() {
 		if child.Name() != "completion" && child.Name() != "help" {
-			writeCommands(p, child, apiserver)
+			writeCommands(p, child, apiserver, nil)
 		}
 	}
-	writeCommands(p, crdAPIServer, apiserver)
-	p.paragraph("The commands below `apiserver` are below `crd-apiserver`, too. These are its own:")
+	writeCommands(p, crdAPIServer, apiserver, nil)
+	p.paragraph("The commands below `apiserver` are below `crd-apiserver`, too. Below are its own commands, and what differs in the others.")
 	for _, child := range crdAPIServer.Commands() {
-		if other, _, err := apiserver.Find([]string{child.Name()}); err != nil || other == apiserver {
-			writeCommands(p, child, crdAPIServer)
-		}
+		writeCommands(p, child, crdAPIServer, apiserver)
 	}
-	writeCommands(p, webhook.NewCommand(ctx, webhooks.New), apiserver)
+	writeCommands(p, webhook.NewCommand(ctx, webhooks.New), apiserver, nil)
 	return nil
 }
 
-// writeCommands writes the flags of a command, or of its subcommands if it is not a server.
-func writeCommands(p *page, cmd, server *cobra.Command) {
+// writeCommands writes the flags of a command, or of its subcommands if it is not a server. It leaves out those that the
+// same command of another program has.
+func writeCommands(p *page, cmd, server, other *cobra.Command) {
 	cmds := []*cobra.Command{cmd}
 	if cmd.HasParent() && cmd.HasSubCommands() {
 		cmds = cmd.Commands()
+	}
+	rows, of := together(cmds, server, other)
+	if len(rows) == 0 {
+		return
 	}
 	p.paragraph("## %s", cmd.CommandPath())
 	columns := []string{"flag", "default", "what it does"}
@@ -76,7 +79,6 @@ func writeCommands(p *page, cmd, server *cobra.Command) {
 		}
 	}
 	writeShared(p, cmds, server)
-	rows, of := together(cmds, server)
 	section := "none"
 	for _, row := range rows {
 		if row.section != section {
@@ -95,10 +97,10 @@ func writeCommands(p *page, cmd, server *cobra.Command) {
 }
 
 // together returns the flags of commands, each once, and the commands that have them.
-func together(cmds []*cobra.Command, server *cobra.Command) (rows []flag, of map[string][]*cobra.Command) {
+func together(cmds []*cobra.Command, server, other *cobra.Command) (rows []flag, of map[string][]*cobra.Command) {
 	of = map[string][]*cobra.Command{}
 	for _, cmd := range cmds {
-		for _, flag := range flags(cmd, server) {
+		for _, flag := range flags(cmd, server, same(cmd, other)) {
 			if of[flag.id()] == nil {
 				rows = append(rows, flag)
 			}
@@ -187,9 +189,21 @@ var (
 	flagLine    = regexp.MustCompile(`^ +(?:-\S, )?--([a-z0-9-]+)`)
 )
 
-// flags returns the flags of a command in the order of --help, without those that it shares with a
-// server.
-func flags(cmd, server *cobra.Command) (own []flag) {
+// same returns the command of another program that has the same name, or nil.
+func same(cmd, program *cobra.Command) *cobra.Command {
+	if program == nil {
+		return nil
+	}
+	found, _, err := program.Find(strings.Fields(cmd.CommandPath())[1:])
+	if err != nil || found.Name() != cmd.Name() {
+		return nil
+	}
+	return found
+}
+
+// flags returns the flags of a command in the order of --help, without those that it shares with
+// others.
+func flags(cmd *cobra.Command, others ...*cobra.Command) (own []flag) {
 	section, listed := "", map[string]bool{}
 	for line := range strings.Lines(cmd.UsageString()) {
 		if heading := sectionLine.FindStringSubmatch(strings.TrimSpace(line)); heading != nil {
@@ -201,7 +215,8 @@ func flags(cmd, server *cobra.Command) (own []flag) {
 			continue
 		}
 		listed[match[1]] = true
-		if found := cmd.Flag(match[1]); found != nil && !shared(cmd, server, found.Name) {
+		elsewhere := func(other *cobra.Command) bool { return shared(cmd, other, match[1]) }
+		if found := cmd.Flag(match[1]); found != nil && !slices.ContainsFunc(others, elsewhere) {
 			own = append(own, flag{found, section})
 		}
 	}
