@@ -352,7 +352,7 @@ func TestUnreadResponses(t *testing.T) {
 		require.NoError(t, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: headers.Bytes(), EndHeaders: true, EndStream: true}))
 	}
 	late := time.After(limits.EventTime / 2)
-	for range streams {
+	for range streams - mayWait { // If some bytes get through meanwhile, the connection stays for these.
 		select {
 		case <-ended:
 		case <-late:
