@@ -21,8 +21,8 @@ import "sync"
 // Shares are parts of something that clients share. A client may have as much of it as it leaves to others: however
 // many clients there are, the next one finds some.
 type Shares struct {
-	// most is how much a client may have, whatever it leaves.
-	most int64
+	// least and most are how much a client may have in any case, and at most.
+	least, most int64
 
 	mu    sync.Mutex
 	free  int64
@@ -34,10 +34,11 @@ func NewShares(total int64) *Shares {
 	return &Shares{most: total, free: total, taken: map[string]int64{}}
 }
 
-// NewBoundShares returns Shares of three times what a client may have at most.
-func NewBoundShares(most int64) *Shares {
+// NewBoundShares returns Shares of three times what a client may have at most. It gets the least even if others have
+// all.
+func NewBoundShares(least, most int64) *Shares {
 	shares := NewShares(3 * most)
-	shares.most = most
+	shares.least, shares.most = least, most
 	return shares
 }
 
@@ -45,7 +46,7 @@ func NewBoundShares(most int64) *Shares {
 func (s *Shares) Take(client string, part int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.taken[client]+part > min(s.most, s.free-part) {
+	if s.taken[client]+part > max(s.least, min(s.most, s.free-part)) {
 		return false
 	}
 	s.move(client, part)

@@ -207,8 +207,8 @@ func (o Config) applyStored(options *genericoptions.EtcdOptions, config *generic
 	if err != nil {
 		return nil, checksummed{}, err
 	}
-	// Priority and fairness gets no counts of objects, by which a list could take up to a hundred seats, and a single slow
-	// reader a priority level. WithMemoryBounds counts sizes.
+	// Priority and fairness gets no counts of objects. With them, a list could take up to a hundred seats, and a single
+	// slow reader a priority level. WithMemoryBounds counts sizes.
 	if err := options.ApplyWithStorageFactoryTo(factory, config); err != nil {
 		return nil, checksummed{}, fmt.Errorf("--encryption-provider-config, or another flag of etcd: %w", err)
 	}

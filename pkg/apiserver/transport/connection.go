@@ -30,10 +30,15 @@ import (
 // proxyAddresses is how many IP addresses of front proxies are remembered.
 const proxyAddresses = 100
 
+// leastConnections is how many connections an IP address may have even if others have all. Otherwise, connections from
+// ten addresses would keep kube-apiserver from a server that has just started, and from the webhook.
+const leastConnections = 8
+
 // BoundConnections returns a listener that closes connections of an IP address beyond ConnectionsPerClient at a time,
 // or beyond as many as it leaves to others. An address of the front proxy may have any number.
 func BoundConnections(listener net.Listener, bounds limits.Bounds) net.Listener {
-	return &boundedListener{listener, limits.NewBoundShares(int64(bounds.ConnectionsPerClient)), lru.New(proxyAddresses)}
+	most := int64(bounds.ConnectionsPerClient)
+	return &boundedListener{listener, limits.NewBoundShares(min(leastConnections, most), most), lru.New(proxyAddresses)}
 }
 
 type boundedListener struct {

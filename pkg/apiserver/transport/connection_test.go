@@ -85,11 +85,11 @@ func TestConnectionsPerClient(t *testing.T) {
 	require.False(t, more, "a listener that is closed accepts a connection")
 }
 
-// However many addresses have all the connections that they can, the next one gets some.
+// However many addresses have all the connections that they can, kube-apiserver gets some from the next one.
 func TestConnectionsOfAddresses(t *testing.T) {
 	listener := BoundConnections(nil, limits.Bounds{ConnectionsPerClient: 512}).(*boundedListener)
 	var all int
-	for _, want := range []int{512, 512, 256, 128, 64, 32, 16, 8} {
+	for _, want := range []int{512, 512, 256, 128, 64, 32, 16, 8, 8, 8, 8, 8} {
 		got := 0
 		for listener.shares.Take(strconv.Itoa(all), 1) {
 			got++
@@ -97,7 +97,6 @@ func TestConnectionsOfAddresses(t *testing.T) {
 		require.Equal(t, want, got)
 		all += got
 	}
-	require.True(t, listener.shares.Take("another", 1))
 }
 
 // The address of a front proxy has no bound, even if it has no connection for a while.
