@@ -21,7 +21,6 @@ import (
 	"context"
 	"io"
 	"runtime"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -46,53 +45,28 @@ type memory struct {
 	// spare is for one review at a time that finds too little shared memory. Otherwise, reviews that
 	// each have a part would wait for each other until they time out.
 	spare *semaphore.Weighted
-	// largest is how much a single review can take, and reviews how many an IP address has in work.
-	largest, reviews int64
+	// largest is how much a single review can take.
+	largest int64
 	// shared is the memory that reviews take as their bodies arrive.
 	shared *limits.Shares
-
-	mu sync.Mutex
-	// clients are the IP addresses with reviews in work.
-	clients map[string]*client
-}
-
-// client is an IP address.
-type client struct {
-	reviews *semaphore.Weighted
-	// requests is the number of those that wait or are in work.
-	requests int
+	// turns are those of IP addresses.
+	turns *limits.Turns
 }
 
 func newMemory(bytes int64) *memory {
 	return &memory{
 		shared: limits.NewShares(bytes / 2), spare: semaphore.NewWeighted(1), largest: bytes / 2,
-		reviews: int64(reviewsPerProcessor * runtime.GOMAXPROCS(0)), clients: map[string]*client{},
+		turns: limits.NewTurns(reviewsPerProcessor * runtime.GOMAXPROCS(0)),
 	}
 }
 
 // enter waits until a review of an address may begin.
 func (m *memory) enter(ctx context.Context, address string) (*reservation, error) {
-	m.mu.Lock()
-	from := m.clients[address]
-	if from == nil {
-		from = &client{reviews: semaphore.NewWeighted(m.reviews)}
-		m.clients[address] = from
-	}
-	from.requests++
-	m.mu.Unlock()
-	if from.reviews.Acquire(ctx, 1) != nil {
-		m.leave(address, from)
+	end, err := m.turns.Take(ctx, address)
+	if err != nil {
 		return nil, errMemory
 	}
-	return &reservation{memory: m, ctx: ctx, address: address, client: from}, nil
-}
-
-func (m *memory) leave(address string, from *client) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if from.requests--; from.requests == 0 {
-		delete(m.clients, address)
-	}
+	return &reservation{memory: m, ctx: ctx, address: address, end: end}, nil
 }
 
 // maxBody is how long a body may be. It leaves a quarter for elements.
@@ -108,8 +82,9 @@ type reservation struct {
 	*memory
 	ctx     context.Context
 	address string
-	client  *client
-	body    io.Reader
+	// end ends the turn.
+	end  func()
+	body io.Reader
 	// begin gives the client bodyTime.
 	begin func()
 	taken int64
@@ -151,8 +126,7 @@ func (r *reservation) take(bytes int64) error {
 
 func (r *reservation) release() {
 	r.shared.Give(r.address, r.taken)
-	r.client.reviews.Release(1)
-	r.leave(r.address, r.client)
+	r.end()
 	if r.spared {
 		r.spare.Release(1)
 	}

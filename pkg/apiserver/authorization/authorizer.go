@@ -30,34 +30,17 @@ import (
 // The cache holds a fixed number of answers by the whole text of their reviews. Its own
 // size limit counts neither selectors nor the user's groups.
 func BoundReviews(delegate authorizer.Authorizer, bounds limits.Bounds) authorizer.Authorizer {
-	return boundedReviews{delegate, bounds.ReviewBytes, strings.Repeat("/", uncachedBytes)}
+	padding := strings.Repeat("/", uncachedBytes)
+	return authorizer.AuthorizerFunc(func(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+		if reviewBytes(attributes) > bounds.ReviewBytes {
+			attributes = uncached{attributes, padding}
+		}
+		return delegate.Authorize(ctx, attributes)
+	})
 }
 
 // uncachedBytes is a length of attributes that the library does not cache.
 const uncachedBytes = 10_000
-
-type boundedReviews struct {
-	authorizer.Authorizer
-	maxBytes int
-	padding  string
-}
-
-// Authorize decides whether a request is allowed.
-func (r boundedReviews) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	return r.Authorizer.Authorize(ctx, r.bound(attributes))
-}
-
-// ConditionsAwareAuthorize decides the same for callers that know of conditions.
-func (r boundedReviews) ConditionsAwareAuthorize(ctx context.Context, attributes authorizer.Attributes) authorizer.ConditionsAwareDecision {
-	return r.Authorizer.ConditionsAwareAuthorize(ctx, r.bound(attributes))
-}
-
-func (r boundedReviews) bound(attributes authorizer.Attributes) authorizer.Attributes {
-	if reviewBytes(attributes) <= r.maxBytes {
-		return attributes
-	}
-	return uncached{attributes, r.padding}
-}
 
 // uncached attributes are too long for the library's cache. The padding is in a field that
 // the library counts but does not send. This is the path of a resource request, or the name

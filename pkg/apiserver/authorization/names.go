@@ -37,26 +37,14 @@ import (
 // requests, impersonation and admission policies keep the name. RBAC has such a case: a rule
 // with the resourceName "" allows the review without a name, but none with a name.
 func AskForAllNames(delegate authorizer.Authorizer) authorizer.Authorizer {
-	return namesAuthorizer{delegate}
-}
-
-type namesAuthorizer struct {
-	authorizer.Authorizer
-}
-
-// Authorize decides whether a request is allowed.
-func (a namesAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	if authorizedByFrontProxy(ctx, attributes) {
-		if decision, reason, err := a.Authorizer.Authorize(ctx, allNames{attributes}); err != nil || decision == authorizer.DecisionAllow {
-			return decision, reason, err
+	return authorizer.AuthorizerFunc(func(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+		if authorizedByFrontProxy(ctx, attributes) {
+			if decision, reason, err := delegate.Authorize(ctx, allNames{attributes}); err != nil || decision == authorizer.DecisionAllow {
+				return decision, reason, err
+			}
 		}
-	}
-	return a.Authorizer.Authorize(ctx, attributes)
-}
-
-// ConditionsAwareAuthorize is not aware of conditions.
-func (a namesAuthorizer) ConditionsAwareAuthorize(ctx context.Context, attributes authorizer.Attributes) authorizer.ConditionsAwareDecision {
-	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, attributes))
+		return delegate.Authorize(ctx, attributes)
+	})
 }
 
 // authorizedByFrontProxy tells whether the attributes are those of a request for an object

@@ -19,9 +19,7 @@ package authorization
 import (
 	"context"
 	"fmt"
-	"sync"
 
-	"golang.org/x/sync/semaphore"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
@@ -36,58 +34,17 @@ const turnsPerAccount = 40
 // All users share the reviews of each second, and wait in one queue. Priority and fairness lets a
 // single user have hundreds of requests in it, when other users have few.
 func TakeTurns(delegate authorizer.Authorizer) authorizer.Authorizer {
-	return &turns{Authorizer: delegate, accounts: map[string]*account{}}
-}
-
-type turns struct {
-	authorizer.Authorizer
-
-	mu sync.Mutex
-	// accounts are those with requests that are asked about, or wait.
-	accounts map[string]*account
-}
-
-type account struct {
-	*semaphore.Weighted
-	requests int
-}
-
-// Authorize decides whether a request is allowed.
-func (t *turns) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	name := ""
-	if user := attributes.GetUser(); user != nil {
-		name = limits.Account(user.GetName())
-	}
-	of := t.enter(name)
-	defer t.leave(name, of)
-	if err := of.Acquire(ctx, 1); err != nil {
-		return authorizer.DecisionNoOpinion, "", fmt.Errorf("%d reviews of %s are asked for: %w", turnsPerAccount, name, err)
-	}
-	defer of.Release(1)
-	return t.Authorizer.Authorize(ctx, attributes)
-}
-
-// ConditionsAwareAuthorize is not aware of conditions.
-func (t *turns) ConditionsAwareAuthorize(ctx context.Context, attributes authorizer.Attributes) authorizer.ConditionsAwareDecision {
-	return authorizer.ConditionsAwareDecisionFromParts(t.Authorize(ctx, attributes))
-}
-
-func (t *turns) enter(name string) *account {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	of := t.accounts[name]
-	if of == nil {
-		of = &account{Weighted: semaphore.NewWeighted(turnsPerAccount)}
-		t.accounts[name] = of
-	}
-	of.requests++
-	return of
-}
-
-func (t *turns) leave(name string, of *account) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if of.requests--; of.requests == 0 {
-		delete(t.accounts, name)
-	}
+	turns := limits.NewTurns(turnsPerAccount)
+	return authorizer.AuthorizerFunc(func(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+		account := ""
+		if user := attributes.GetUser(); user != nil {
+			account = limits.Account(user.GetName())
+		}
+		end, err := turns.Take(ctx, account)
+		if err != nil {
+			return authorizer.DecisionNoOpinion, "", fmt.Errorf("%d reviews of %s are asked for: %w", turnsPerAccount, account, err)
+		}
+		defer end()
+		return delegate.Authorize(ctx, attributes)
+	})
 }

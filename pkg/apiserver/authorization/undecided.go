@@ -25,33 +25,18 @@ import (
 
 // WithRetryableDenials returns an authorizer that reports requests that kube-apiserver could
 // not be asked about. It calls note with the context of such a request. It waits for the
-// delegate no longer than the timeout.
+// delegate no longer than the timeout. That also covers watches and streams, which have no deadline
+// of their own, and would wait for their turn without a limit.
+//
+// Upstream fault 20.
 func WithRetryableDenials(delegate authorizer.Authorizer, timeout time.Duration, note func(context.Context)) authorizer.Authorizer {
-	return retryableAuthorizer{delegate, timeout, note}
-}
-
-// retryableAuthorizer remembers that it could not decide.
-type retryableAuthorizer struct {
-	authorizer.Authorizer
-	// timeout also covers watches and streams. They have no deadline of their own, and would
-	// wait for their turn without a limit.
-	// Upstream fault 20.
-	timeout time.Duration
-	note    func(context.Context)
-}
-
-// Authorize decides whether a request is allowed.
-func (a retryableAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	bounded, cancel := context.WithTimeout(ctx, a.timeout)
-	defer cancel()
-	decision, reason, err := a.Authorizer.Authorize(bounded, attributes)
-	if err != nil {
-		a.note(ctx)
-	}
-	return decision, reason, err
-}
-
-// ConditionsAwareAuthorize is not aware of conditions.
-func (a retryableAuthorizer) ConditionsAwareAuthorize(ctx context.Context, attributes authorizer.Attributes) authorizer.ConditionsAwareDecision {
-	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, attributes))
+	return authorizer.AuthorizerFunc(func(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+		bounded, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		decision, reason, err := delegate.Authorize(bounded, attributes)
+		if err != nil {
+			note(ctx)
+		}
+		return decision, reason, err
+	})
 }
