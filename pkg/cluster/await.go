@@ -60,6 +60,23 @@ func Await(ctx context.Context, what string, check func(context.Context) error) 
 	return err
 }
 
+// Eventually returns when a try succeeds. If the context ends first, the error has that of the last try that the end has
+// not caused, and the cause of the end.
+func Eventually(ctx context.Context, interval time.Duration, try func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
+		err := try(ctx)
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w (%w)", last, context.Cause(ctx))
+	}
+	return nil
+}
+
 // FillWatchCache lists nothing from the watch cache of a resource, whose path begins with "/apis". Such a list has a
 // server fill the cache, and gets 429 until that is done.
 func FillWatchCache(ctx context.Context, client rest.Interface, path string) error {

@@ -105,3 +105,57 @@ func TestAwait(t *testing.T) {
 		})
 	}
 }
+
+func TestEventually(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		// try answers the call with a number, from 1 on.
+		try   func(ctx context.Context, call int) error
+		err   string
+		after time.Duration
+	}{
+		"at once": {try: func(context.Context, int) error { return nil }},
+		"the third time": {
+			try: func(_ context.Context, call int) error {
+				if call < 3 {
+					return errors.New("not yet")
+				}
+				return nil
+			},
+			after: 2 * time.Second,
+		},
+		"never": {
+			try: func(context.Context, int) error { return errors.New("not yet") },
+			err: "not yet (context deadline exceeded)", after: time.Minute,
+		},
+		"the last try is cut off": {
+			try: func(ctx context.Context, call int) error {
+				if call == 1 {
+					return errors.New("not yet")
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			},
+			err: "not yet (context deadline exceeded)", after: time.Minute,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				began, calls := time.Now(), 0
+				err := Eventually(ctx, time.Second, func(ctx context.Context) error {
+					calls++
+					return test.try(ctx, calls)
+				})
+				if test.err == "" {
+					require.NoError(t, err)
+				} else {
+					require.EqualError(t, err, test.err)
+				}
+				require.Equal(t, test.after, time.Since(began))
+			})
+		})
+	}
+}

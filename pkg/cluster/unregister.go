@@ -25,7 +25,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
@@ -68,20 +67,19 @@ func Unregister(ctx context.Context, config *rest.Config, service types.Namespac
 		}
 	}
 	for _, name := range names {
-		var last error
-		err := wait.PollUntilContextCancel(ctx, unregisterPollInterval, true, func(ctx context.Context) (bool, error) {
+		err := Eventually(ctx, unregisterPollInterval, func(ctx context.Context) error {
 			apiService, err := client.APIServices().Get(ctx, name, metav1.GetOptions{})
-			last = err
-			if apierrors.IsNotFound(err) {
-				return true, nil
+			switch {
+			case apierrors.IsNotFound(err):
+				return nil
+			case err == nil && leadsTo(apiService, service):
+				return errors.New("it leads to the Service again")
+			default:
+				return err
 			}
-			if err == nil && leadsTo(apiService, service) {
-				last = errors.New("it leads to the Service again")
-			}
-			return last == nil, nil
 		})
 		if err != nil {
-			return nil, fmt.Errorf("APIService %s: %w", name, errors.Join(err, last))
+			return nil, fmt.Errorf("APIService %s: %w", name, err)
 		}
 	}
 	return names, nil

@@ -26,7 +26,6 @@ import (
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -106,18 +105,9 @@ func (c *caches) fillAll(ctx context.Context, paths []string) {
 
 // fillOne sends list requests without results until the cache is filled.
 func (c *caches) fillOne(ctx context.Context, resource string) error {
-	var last error
-	err := wait.PollUntilContextCancel(ctx, fillInterval, true, func(ctx context.Context) (bool, error) {
-		err := cluster.FillWatchCache(ctx, c.client, resource)
-		if ctx.Err() == nil {
-			last = err
-		}
-		return err == nil, nil
+	return cluster.Eventually(ctx, fillInterval, func(ctx context.Context) error {
+		return cluster.FillWatchCache(ctx, c.client, resource)
 	})
-	if err != nil {
-		return errors.Join(last, context.Cause(ctx))
-	}
-	return nil
 }
 
 // start makes the server ready when the caches of all copied definitions are filled, or have

@@ -31,7 +31,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/rest"
@@ -139,7 +138,7 @@ func switchAll(ctx context.Context, config *rest.Config, groups []string, change
 		}
 	}
 	for _, gv := range served {
-		err := await(ctx, func(ctx context.Context) error {
+		err := cluster.Eventually(ctx, registerPollInterval, func(ctx context.Context) error {
 			if err := change(ctx, r, gv.Group, gv.Version); err != nil {
 				return err
 			}
@@ -280,18 +279,4 @@ func (r *registrar) giveBack(ctx context.Context, name string) error {
 func (r *registrar) patch(ctx context.Context, name string, patch []byte) error {
 	_, err := r.apiServices.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
-}
-
-// await returns when missing returns no error. If the context ends first, the error includes the
-// last error of missing.
-func await(ctx context.Context, missing func(context.Context) error) error {
-	var last error
-	err := wait.PollUntilContextCancel(ctx, registerPollInterval, true, func(ctx context.Context) (bool, error) {
-		last = missing(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		return errors.Join(err, last)
-	}
-	return nil
 }

@@ -28,7 +28,6 @@ package migrate
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -40,6 +39,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
@@ -136,17 +136,5 @@ const pollInterval = 100 * time.Millisecond
 func eventually(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var last error
-	for {
-		err := try(ctx)
-		if err == nil {
-			return nil
-		}
-		if last == nil || ctx.Err() == nil {
-			last = err
-		}
-		if cause := wait(ctx, pollInterval); cause != nil {
-			return fmt.Errorf("%w (%w)", last, cause)
-		}
-	}
+	return cluster.Eventually(ctx, pollInterval, try)
 }
