@@ -106,7 +106,7 @@ func (e *examination) checkHandshake(ctx context.Context, b backend, trust *trus
 
 // checkSecrets looks for certificates that would be served, but soon expire or are not trusted.
 func (e *examination) checkSecrets(ctx context.Context, b backend, trust *trust, bundle []*x509.Certificate, secrets []servedSecret) (results []Finding) {
-	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
+	roots := x509.NewCertPool()
 	for _, certificate := range bundle {
 		roots.AddCert(certificate)
 	}
@@ -120,6 +120,7 @@ func (e *examination) checkSecrets(ctx context.Context, b backend, trust *trust,
 				by("%s", e.reissue(ctx, b, []servedSecret{secret})))
 			continue
 		}
+		intermediates := x509.NewCertPool()
 		for _, certificate := range secret.chain[1:] {
 			intermediates.AddCert(certificate)
 		}
