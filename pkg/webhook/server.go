@@ -57,18 +57,18 @@ func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hoo
 
 	// In HTTP/2, bodies arrive before they are read, 256 KiB of each stream.
 	serving.DisableHTTP2 = true
-	listener := transport.NewLeavingListener(transport.BoundConnections(serving.Listener, limits.DefaultBounds()))
-	serving.Listener = listener
+	drain := transport.NewDrain(0, limits.DefaultBounds())
+	serving.Listener = drain.Listener(transport.BoundConnections(serving.Listener, limits.DefaultBounds()))
 	stop := make(chan struct{})
 	// No request goes on for longer than its timeout.
 	handler := transport.WithKnownCertificates(newHandler(ctx, hooks, callers), serving.ClientCA)
-	stopped, listenerStopped, err := serving.Serve(withTimeout(withFarewell(ctx, handler), requestTimeout), requestTimeout, stop)
+	stopped, listenerStopped, err := serving.Serve(drain.Handler(withTimeout(withFarewell(ctx, handler), requestTimeout)), requestTimeout, stop)
 	if err != nil {
 		return err
 	}
 	<-ctx.Done()
 	time.Sleep(delay)
-	listener.Leave()
+	drain.Leave()
 	time.Sleep(farewell)
 	close(stop)
 	<-listenerStopped

@@ -41,30 +41,37 @@ const (
 	maxReason = 256
 )
 
-// boundCertificates makes the handshakes of clients with larger certificates fail.
-func boundCertificates(config *tls.Config) {
+// boundHandshakes makes handshakes of clients with larger certificates fail, and tells their connections when they end.
+func boundHandshakes(config *tls.Config) {
 	forClient := config.GetConfigForClient
-	if forClient == nil {
-		config.VerifyConnection = checkCertificates
-		return
-	}
-	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		config, err := forClient(hello)
-		if config != nil {
-			config.VerifyConnection = checkCertificates // The library makes a copy for each client.
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (made *tls.Config, err error) {
+		if forClient != nil {
+			made, err = forClient(hello)
 		}
-		return config, err
+		if made == nil && err == nil {
+			made = config.Clone()
+		}
+		if made != nil { // The library makes a copy for each client.
+			made.VerifyConnection = func(state tls.ConnectionState) error {
+				return endHandshake(boundOf(hello.Conn), state.PeerCertificates)
+			}
+		}
+		return made, err
 	}
 }
 
-// checkCertificates returns an error for clients with too large certificates, also for those that resume a session.
-func checkCertificates(state tls.ConnectionState) error {
+// endHandshake is called once the client's certificates are known, if it has any, also for those that resume a session.
+func endHandshake(conn *boundedConn, presented []*x509.Certificate) error {
 	size := 0
-	for _, certificate := range state.PeerCertificates {
+	for _, certificate := range presented {
 		size += len(certificate.Raw)
 	}
 	if size > maxCertificateBytes {
 		return fmt.Errorf("the client presents certificates of more than %d bytes", maxCertificateBytes)
+	}
+	conn.expect(arrivedBytes)
+	if !conn.present(size) {
+		return fmt.Errorf("the certificates of the client have %d bytes, and count as more connections than its IP address may have", size)
 	}
 	return nil
 }

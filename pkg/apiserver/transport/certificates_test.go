@@ -38,11 +38,10 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
-// Large certificates end the handshake, and those of honest clients do not.
-func TestCertificatesOfClients(t *testing.T) {
+// serveCertificates answers with the number of a client's certificates at the address of a listener.
+func serveCertificates(t *testing.T, listener net.Listener) {
+	t.Helper()
 	drain := NewDrain(testStreams, limits.DefaultBounds())
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
 	cert, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
 	require.NoError(t, err)
 	serving, err := dynamiccertificates.NewStaticCertKeyContent("serving", cert, key)
@@ -59,50 +58,90 @@ func TestCertificatesOfClients(t *testing.T) {
 		close(stop)
 		<-stopped
 	})
+}
 
+// issueCertificates returns a number of certificates that are a bit larger than some bytes, and their key.
+func issueCertificates(t *testing.T, count, bytes int) *tls.Certificate {
+	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	certificates := func(count, bytes int) (chain [][]byte) {
-		for i := range count {
-			template := &x509.Certificate{SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: fmt.Sprint(i)}, SubjectKeyId: make([]byte, bytes)}
-			der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-			require.NoError(t, err)
-			chain = append(chain, der)
-		}
-		return chain
+	issued := &tls.Certificate{PrivateKey: private}
+	for i := range count {
+		template := &x509.Certificate{SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: fmt.Sprint(i)}, SubjectKeyId: make([]byte, bytes)}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+		require.NoError(t, err)
+		issued.Certificate = append(issued.Certificate, der)
 	}
+	return issued
+}
+
+// present asks a server of serveCertificates for the number, over a connection of its own.
+func present(t *testing.T, listener net.Listener, protocol string, certificates *tls.Certificate) (number string, err error) {
+	t.Helper()
+	transport := &http.Transport{ForceAttemptHTTP2: protocol == "h2", TLSClientConfig: &tls.Config{
+		InsecureSkipVerify: true, NextProtos: []string{protocol},
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificates, nil },
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+listener.Addr().String(), nil)
+	require.NoError(t, err)
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return "", err
+	}
+	return response.Header.Get("Certificates"), response.Body.Close()
+}
+
+// Large certificates end the handshake, and those of honest clients do not.
+func TestCertificatesOfClients(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	serveCertificates(t, listener)
 	for name, test := range map[string]struct {
-		chain [][]byte
-		want  string
+		count, bytes int
+		want         string
 	}{
-		"none":                              {nil, "0"},
-		"one of a user":                     {certificates(1, 20), "1"},
-		"a chain of three":                  {certificates(3, 20), "3"},
-		"large certificates":                {certificates(3, 20<<10), "3"},
-		"many":                              {certificates(100, 20), "100"},
-		"a huge one":                        {certificates(1, 64<<10), "refused"},
-		"several that are large altogether": {certificates(4, 20<<10), "refused"},
+		"none":                              {0, 0, "0"},
+		"one of a user":                     {1, 20, "1"},
+		"a chain of three":                  {3, 20, "3"},
+		"large certificates":                {3, 20 << 10, "3"},
+		"many":                              {100, 20, "100"},
+		"a huge one":                        {1, 64 << 10, "refused"},
+		"several that are large altogether": {4, 20 << 10, "refused"},
 	} {
 		for _, protocol := range []string{"h2", "http/1.1"} {
 			t.Run(name+" over "+protocol, func(t *testing.T) {
-				transport := &http.Transport{ForceAttemptHTTP2: protocol == "h2", TLSClientConfig: &tls.Config{
-					InsecureSkipVerify: true, NextProtos: []string{protocol},
-					GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-						return &tls.Certificate{Certificate: test.chain, PrivateKey: private}, nil
-					},
-				}}
-				t.Cleanup(transport.CloseIdleConnections)
-				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+listener.Addr().String(), nil)
-				require.NoError(t, err)
-				response, err := transport.RoundTrip(request)
+				got, err := present(t, listener, protocol, issueCertificates(t, test.count, test.bytes))
 				if test.want == "refused" {
 					require.Error(t, err) // The client may notice the end of the connection before it reads the reason.
 					return
 				}
 				require.NoError(t, err)
-				require.NoError(t, response.Body.Close())
-				require.Equal(t, test.want, response.Header.Get("Certificates"))
+				require.Equal(t, test.want, got)
 			})
 		}
+	}
+}
+
+// Connections with large certificates count more than others, so that the certificates of all of them fit into memory.
+func TestCertificatesCountAsConnections(t *testing.T) {
+	const limit = 20
+	for name, test := range map[string]struct{ bytes, want int }{
+		"small": {20, limit},
+		"large": {4*certificateBytes + 20, limit / (1 + 4)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			serveCertificates(t, BoundConnections(listener, limits.Bounds{ConnectionsPerClient: limit}))
+			certificates := issueCertificates(t, 1, test.bytes)
+			got := 0
+			for ; got <= limit; got++ {
+				if _, err := present(t, listener, "http/1.1", certificates); err != nil {
+					break
+				}
+			}
+			require.Equal(t, test.want, got)
+		})
 	}
 }

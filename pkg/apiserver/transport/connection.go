@@ -19,6 +19,7 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 
@@ -34,8 +35,22 @@ const proxyAddresses = 100
 // ten addresses would keep kube-apiserver from a server that has just started, and from the webhook.
 const leastConnections = 8
 
+// So many bytes count as one more connection.
+const (
+	// arrivedBytes are those of a handshake, or of headers over HTTP/1.1, that have not ended. Clients send two to four
+	// KiB. Parsed, headers take up to twenty-five times as much.
+	arrivedBytes = 4 << 10
+	// certificateBytes are those of a client's certificates. Parsed, they take up to sixteen times as much.
+	certificateBytes = 4 << 10
+	// headerBytes are those of headers over HTTP/2 that do not end in their first frame, as those of no usual client
+	// do. Decoded, they take up to forty times as much.
+	headerBytes = 1 << 10
+)
+
 // BoundConnections returns a listener that closes connections of an IP address beyond ConnectionsPerClient at a time,
-// or beyond as many as it leaves to others. An address of the front proxy may have any number.
+// or beyond as many as it leaves to others. An address of the front proxy may have any number. A connection counts more
+// than once while the server holds what the client has sent, before a request begins. The server has to be that of a
+// Drain, which tells when.
 func BoundConnections(listener net.Listener, bounds limits.Bounds) net.Listener {
 	most := int64(bounds.ConnectionsPerClient)
 	return &boundedListener{listener, limits.NewBoundShares(min(leastConnections, most), most), lru.New(proxyAddresses)}
@@ -60,23 +75,109 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 			return conn, nil
 		}
 		if l.shares.Take(client, 1) {
-			give := sync.OnceFunc(func() { l.shares.Give(client, 1) })
-			return &boundedConn{conn, give, func() { l.trusted.Add(client, nil) }}, nil
+			return &boundedConn{Conn: conn, listener: l, client: client, unit: arrivedBytes}, nil
 		}
 		_ = conn.Close() // The client is told by nothing else.
 	}
 }
 
+// boundedConn is a connection that counts.
 type boundedConn struct {
 	net.Conn
-	give func()
-	// remember exempts its IP address from now on.
-	remember func()
+	listener *boundedListener
+	client   string
+
+	mu sync.Mutex
+	// unit is how many bytes that have arrived count as one more connection, or 0. arrived is their number.
+	unit, arrived int
+	// pending and certificates are how many more connections it counts as.
+	pending, certificates int64
+	// free is set when it counts no longer.
+	free bool
 }
 
-// trust exempts the connection.
+// Read reads what has arrived, and fails if the server would hold too much while it waits for more.
+func (c *boundedConn) Read(p []byte) (int, error) {
+	if err := c.wait(); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Read(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.arrived += n
+	return n, err
+}
+
+// wait counts what has arrived so far.
+func (c *boundedConn) wait() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unit > 0 && !c.count(&c.pending, c.arrived/c.unit) {
+		return errHeld
+	}
+	return nil
+}
+
+var errHeld = errors.New("all connections of the client's IP address together have sent more than the server holds")
+
+// expect has each unit of bytes that arrive from now on count as one more connection, and none if it is 0.
+func (c *boundedConn) expect(unit int) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unit, c.arrived = unit, 0
+	c.count(&c.pending, 0)
+}
+
+// hold tells whether the server may hold so many bytes of headers.
+func (c *boundedConn) hold(bytes int) bool {
+	if c == nil {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count(&c.pending, bytes/headerBytes)
+}
+
+// present tells whether the client may have certificates of so many bytes.
+func (c *boundedConn) present(bytes int) bool {
+	if c == nil {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count(&c.certificates, bytes/certificateBytes)
+}
+
+// count tells whether the connection may count as so many more.
+func (c *boundedConn) count(of *int64, more int) bool {
+	change := int64(more) - *of
+	switch {
+	case c.free || change == 0:
+		return true
+	case change < 0:
+		c.listener.shares.Give(c.client, -change)
+	case !c.listener.shares.Take(c.client, change):
+		return false
+	}
+	*of += change
+	return true
+}
+
+func (c *boundedConn) give() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.free {
+		c.listener.shares.Give(c.client, 1+c.pending+c.certificates)
+		c.free = true
+	}
+}
+
+// trust exempts the connection, and its IP address from now on.
 func (c *boundedConn) trust() {
-	c.remember()
+	c.listener.trusted.Add(c.client, nil)
 	c.give()
 }
 
@@ -105,9 +206,21 @@ func Trust(ctx context.Context) {
 	if !ok || conn.trusted.Swap(true) {
 		return
 	}
-	if bounded, ok := conn.Conn.(*boundedConn); ok {
+	if bounded := boundOf(conn); bounded != nil {
 		bounded.trust()
 	}
+}
+
+// boundOf returns the part of a connection that counts, or nil.
+func boundOf(conn net.Conn) *boundedConn {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	if drained, ok := conn.(*drainedConn); ok {
+		conn = drained.Conn
+	}
+	bounded, _ := conn.(*boundedConn)
+	return bounded
 }
 
 // Trusted tells whether Trust was called for the connection of a request's context.

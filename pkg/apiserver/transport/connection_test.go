@@ -18,13 +18,17 @@ package transport
 
 import (
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -96,6 +100,88 @@ func TestConnectionsOfAddresses(t *testing.T) {
 		}
 		require.Equal(t, want, got)
 		all += got
+	}
+}
+
+// left returns how many connections a client can still have.
+func (l *boundedListener) left(client string) (left int64) {
+	for l.shares.Take(client, 1) {
+		left++
+	}
+	l.shares.Give(client, left)
+	return left
+}
+
+// What the server holds of a client counts as further connections, until a request begins.
+func TestBytesCountAsConnections(t *testing.T) {
+	const limit, client = 20, "192.0.2.1"
+	listener := BoundConnections(nil, limits.Bounds{ConnectionsPerClient: limit}).(*boundedListener)
+	require.True(t, listener.shares.Take(client, 1))
+	server, peer := net.Pipe()
+	t.Cleanup(func() { _ = peer.Close() })
+	conn := &boundedConn{Conn: server, listener: listener, client: client, unit: arrivedBytes}
+	receive := func(bytes int) error {
+		go func() { _, _ = peer.Write(make([]byte, bytes)) }()
+		_, err := io.ReadFull(conn, make([]byte, bytes))
+		return errors.Join(err, conn.wait())
+	}
+	for _, step := range []struct {
+		name  string
+		do    func() error
+		count int64
+	}{
+		{"a short handshake", func() error { return receive(arrivedBytes - 1) }, 1},
+		{"more of it", func() error { return receive(2*arrivedBytes + 1) }, 1 + 3},
+		{"its end, with certificates", func() error { return endHandshake(conn, []*x509.Certificate{{Raw: make([]byte, 2*certificateBytes)}}) }, 1 + 2},
+		{"a part of headers", func() error { return receive(5 * arrivedBytes) }, 1 + 2 + 5},
+		{"a request", func() error { conn.expect(0); return receive(100 * arrivedBytes) }, 1 + 2},
+		{"its end", func() error { conn.expect(arrivedBytes); return nil }, 1 + 2},
+		{"the next one", func() error { return receive(arrivedBytes) }, 1 + 2 + 1},
+		{"HTTP/2", func() error { conn.expect(0); return receive(100 * arrivedBytes) }, 1 + 2},
+		{"headers of several frames", func() error { require.True(t, conn.hold(9*headerBytes)); return nil }, 1 + 2 + 9},
+		{"more than others leave", func() error { require.False(t, conn.hold(30*headerBytes)); return nil }, 1 + 2 + 9},
+		{"their end", func() error { require.True(t, conn.hold(0)); return nil }, 1 + 2},
+		{"the end", conn.Close, 0},
+		{"another end", conn.Close, 0},
+		{"what comes later", func() error { require.True(t, conn.hold(9*headerBytes)); return nil }, 0},
+	} {
+		require.NoError(t, step.do(), step.name)
+		require.Equal(t, limit-step.count, listener.left(client), step.name)
+	}
+
+	server, peer = net.Pipe()
+	conn = &boundedConn{Conn: server, listener: listener, client: client, unit: arrivedBytes}
+	require.ErrorIs(t, receive((limit+1)*arrivedBytes), errHeld)
+}
+
+// A connection with many requests counts once, whatever they have sent.
+func TestRequestsDoNotAddUp(t *testing.T) {
+	const limit = 8
+	for _, protocol := range []string{"http/1.1", "h2"} {
+		t.Run(protocol, func(t *testing.T) {
+			tcp, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			bounded := BoundConnections(tcp, limits.Bounds{ConnectionsPerClient: limit}).(*boundedListener)
+			serveCertificates(t, bounded)
+			client := &http.Client{Transport: &http.Transport{
+				ForceAttemptHTTP2: protocol == "h2", MaxConnsPerHost: 1,
+				TLSClientConfig: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}},
+			}}
+			t.Cleanup(client.CloseIdleConnections)
+			for n := range 50 {
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+tcp.Addr().String(), strings.NewReader(strings.Repeat("x", n<<10)))
+				require.NoError(t, err)
+				request.Header.Set("Padding", strings.Repeat("x", n%3*headerBytes))
+				response, err := client.Do(request)
+				require.NoError(t, err)
+				require.NoError(t, response.Body.Close())
+				require.Less(t, bounded.left("127.0.0.1"), int64(limit))
+			}
+			require.Eventually(t, func() bool {
+				client.CloseIdleConnections()
+				return bounded.left("127.0.0.1") == limit
+			}, time.Minute, time.Millisecond)
+		})
 	}
 }
 

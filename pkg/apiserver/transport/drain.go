@@ -19,6 +19,7 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -28,7 +29,6 @@ import (
 
 	"golang.org/x/net/http2"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
@@ -70,7 +70,7 @@ type Drain struct {
 
 	mu sync.Mutex
 	// listener is nil before there is one.
-	listener *LeavingListener
+	listener *leavingListener
 	closed   bool
 	// connections are those that are open, by the address of the client.
 	connections map[string]*drainedConn
@@ -92,8 +92,8 @@ func NewDrain(streams int, bounds limits.Bounds) *Drain {
 func (d *Drain) Listener(listener net.Listener) net.Listener {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.listener = NewLeavingListener(listener)
-	return &drainedListener{LeavingListener: d.listener, drain: d, introduced: make(chan struct{})}
+	d.listener = newLeavingListener(listener)
+	return &drainedListener{leavingListener: d.listener, drain: d, introduced: make(chan struct{})}
 }
 
 // Start drains the server when the context ends. The listener is closed after the server's delay.
@@ -103,7 +103,7 @@ func (d *Drain) Start(ctx context.Context, server *genericapiserver.GenericAPISe
 	server.ShutdownDelayDuration += drainGrace
 	context.AfterFunc(ctx, func() {
 		time.Sleep(delay)
-		d.begin()
+		d.Leave()
 	})
 }
 
@@ -112,8 +112,12 @@ func (d *Drain) Start(ctx context.Context, server *genericapiserver.GenericAPISe
 func (d *Drain) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.RemoteAddr == introduction {
-			d.takeHTTP2(req.Context().Value(http.ServerContextKey).(*http.Server))
+			d.take(req.Context().Value(http.ServerContextKey).(*http.Server))
 			return
+		}
+		if req.ProtoMajor == 1 {
+			conn, _ := req.Context().Value(connectionKey{}).(net.Conn)
+			boundOf(conn).expect(0) // Until the connection is idle.
 		}
 		if d.add(req.RemoteAddr, 1) && req.ProtoMajor == 1 {
 			w.Header().Set("Connection", "close")
@@ -121,6 +125,25 @@ func (d *Drain) Handler(next http.Handler) http.Handler {
 		defer d.add(req.RemoteAddr, -1)
 		next.ServeHTTP(w, req)
 	})
+}
+
+// take bounds what a server holds of its clients before their requests, and takes HTTP/2 from it.
+func (d *Drain) take(server *http.Server) {
+	server.MaxHeaderBytes, server.ReadHeaderTimeout = d.textBytes, headerPatience
+	server.ConnContext = withConnection
+	others := server.ConnState
+	server.ConnState = func(conn net.Conn, state http.ConnState) {
+		if others != nil {
+			others(conn, state)
+		}
+		if state == http.StateIdle {
+			boundOf(conn).expect(arrivedBytes)
+		}
+	}
+	boundHandshakes(server.TLSConfig)
+	if server.TLSNextProto != nil {
+		d.takeHTTP2(server)
+	}
 }
 
 // takeHTTP2 makes a server serve HTTP/2 on connections that are drained and paced. Its options are
@@ -144,9 +167,6 @@ func (d *Drain) takeHTTP2(server *http.Server) {
 		MaxUploadBufferPerConnection: buffer * int32(d.streams), //nolint:gosec // G115: flags are validated.
 	}
 	base := &http.Server{ErrorLog: server.ErrorLog, MaxHeaderBytes: d.textBytes} //nolint:gosec // G112: HTTP/2 has no use for it.
-	server.MaxHeaderBytes, server.ReadHeaderTimeout = d.textBytes, headerPatience
-	server.ConnContext = withConnection
-	boundCertificates(server.TLSConfig)
 	server.TLSNextProto[http2.NextProtoTLS] = func(_ *http.Server, conn *tls.Conn, handler http.Handler) {
 		drained, ok := conn.NetConn().(*drainedConn)
 		if !ok {
@@ -177,8 +197,8 @@ func (d *Drain) add(client string, requests int) bool {
 	return d.closed
 }
 
-// begin closes the listener, and then connections until none is left.
-func (d *Drain) begin() {
+// Leave closes the listener, and then connections until none is left.
+func (d *Drain) Leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -228,11 +248,12 @@ func (d *Drain) sweep() bool {
 const introduction = "pipe"
 
 type drainedListener struct {
-	*LeavingListener
+	*leavingListener
 	drain *Drain
 	first sync.Once
-	// introduced is closed when the first connection has ended.
+	// introduced is closed when the first connection has ended, with its error.
 	introduced chan struct{}
+	err        error
 }
 
 // Accept returns the next connection.
@@ -241,8 +262,10 @@ func (l *drainedListener) Accept() (conn net.Conn, err error) {
 	if conn != nil {
 		return conn, nil
 	}
-	<-l.introduced
-	conn, err = l.LeavingListener.Accept()
+	if <-l.introduced; l.err != nil {
+		return nil, fmt.Errorf("the server could not talk to itself, and would serve without its bounds: %w", l.err)
+	}
+	conn, err = l.leavingListener.Accept()
 	if err != nil {
 		return nil, err
 	}
@@ -255,19 +278,15 @@ func (l *drainedListener) Accept() (conn net.Conn, err error) {
 
 // introduce returns a connection with a request for the Drain's handler.
 func (l *drainedListener) introduce() net.Conn {
-	const patience = 10 * time.Second
+	const patience = time.Minute
 	server, client := net.Pipe()
 	go func() {
 		defer close(l.introduced)
 		defer func() { _ = client.Close() }()
 		_ = client.SetDeadline(time.Now().Add(patience))
 		secured := tls.Client(client, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // G402: it is this process.
-		_, err := io.WriteString(secured, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-		if err == nil {
-			_, err = io.Copy(io.Discard, secured)
-		}
-		if err != nil {
-			klog.ErrorS(err, "Requests may be lost when this server stops, since it could not talk to itself")
+		if _, l.err = io.WriteString(secured, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); l.err == nil {
+			_, l.err = io.Copy(io.Discard, secured)
 		}
 	}()
 	return server
@@ -275,8 +294,8 @@ func (l *drainedListener) introduce() net.Conn {
 
 // Close closes the listener, and begins to close its connections.
 func (l *drainedListener) Close() error {
-	l.drain.begin()
-	return l.LeavingListener.Close()
+	l.drain.Leave()
+	return l.leavingListener.Close()
 }
 
 type drainedConn struct {

@@ -91,15 +91,20 @@ type pacedConn struct {
 	// unread is the number of written bytes that the client has not yet acknowledged by a
 	// WINDOW_UPDATE.
 	unread atomic.Int64
-	// parts is the number of small parts of bodies that are free. It belongs to the reader.
-	parts int
+	// parts is the number of small parts of bodies that are free. It belongs to the reader, as does headers, the
+	// number of bytes of headers that have not ended.
+	parts, headers int
+	// bounded counts them.
+	bounded *boundedConn
 	// writes counts the beginnings and the ends of writes. There is one at a time.
 	writes atomic.Int64
 }
 
 func (p *framePace) conn(conn *goAwayConn, trusted *atomic.Bool) *pacedConn {
 	open, end := context.WithCancel(context.Background())
-	return &pacedConn{goAwayConn: conn, pace: p.of(limits.ClientAddress(conn.RemoteAddr().String())), open: open, end: end, trusted: trusted, read: frameScanner{payload: len(http2.ClientPreface)}}
+	bounded := boundOf(conn.Conn)
+	bounded.expect(0) // Only headers count.
+	return &pacedConn{goAwayConn: conn, pace: p.of(limits.ClientAddress(conn.RemoteAddr().String())), open: open, end: end, trusted: trusted, bounded: bounded, read: frameScanner{payload: len(http2.ClientPreface)}}
 }
 
 // Close closes the connection.
@@ -139,6 +144,15 @@ func (c *pacedConn) Read(frames []byte) (int, error) {
 // onFrame charges one frame and blocks until the next may be read.
 func (c *pacedConn) onFrame(length int, kind http2.FrameType, flags http2.Flags) {
 	c.received(kind, flags)
+	if kind == http2.FrameHeaders || kind == http2.FrameContinuation {
+		c.headers += length
+		if flags.Has(http2.FlagHeadersEndHeaders) { // Of both kinds.
+			c.headers = 0
+		}
+		if !c.bounded.hold(c.headers) {
+			_ = c.Close()
+		}
+	}
 	if !c.trusted.Load() && !c.isFree(length, kind) {
 		_ = c.pace.Wait(c.open) // It fails when the connection is closed, and then the next read does.
 	}

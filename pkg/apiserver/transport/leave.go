@@ -22,24 +22,24 @@ import (
 	"sync"
 )
 
-// LeavingListener can refuse connections before its server stops.
-type LeavingListener struct {
+// leavingListener can refuse connections before its server stops.
+type leavingListener struct {
 	net.Listener
 	closed  chan struct{}
 	closing sync.Once
 }
 
-// NewLeavingListener returns a listener that has not left.
-func NewLeavingListener(listener net.Listener) *LeavingListener {
-	return &LeavingListener{Listener: listener, closed: make(chan struct{})}
+// newLeavingListener returns a listener that has not left.
+func newLeavingListener(listener net.Listener) *leavingListener {
+	return &leavingListener{Listener: listener, closed: make(chan struct{})}
 }
 
 // Leave refuses further connections.
-func (l *LeavingListener) Leave() { _ = l.Listener.Close() } // Close comes later, and has no error.
+func (l *leavingListener) Leave() { _ = l.Listener.Close() } // Close comes later, and has no error.
 
 // Accept returns the next connection, and an error when the listener is closed. The library's server
 // panics if one comes earlier.
-func (l *LeavingListener) Accept() (net.Conn, error) {
+func (l *leavingListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if errors.Is(err, net.ErrClosed) {
 		<-l.closed
@@ -48,7 +48,7 @@ func (l *LeavingListener) Accept() (net.Conn, error) {
 }
 
 // Close closes the listener.
-func (l *LeavingListener) Close() error {
+func (l *leavingListener) Close() error {
 	l.Leave()
 	l.closing.Do(func() { close(l.closed) })
 	return nil

@@ -217,6 +217,7 @@ func webhookAttacks() map[string]attack {
 			return err
 		})},
 		"1,280 conversions of 1 MiB from eight addresses": {addresses: 8, allowed: true, run: callsBy(false, inFlight, post(func(int64) (string, []byte) { return "/convert", mebibyte }))},
+		"headers of strangers that never end":             {addresses: 3, run: endless("http/1.1", beginMany)},
 		"deletions of toppings": {allowed: true, run: callsBy(false, inFlight, post(func(int64) (string, []byte) {
 			object := `{"apiVersion":"restaurant.programming-kubernetes.info/v1","kind":"Topping","metadata":{"name":"tomato"},"spec":{"cost":"1"}}`
 			return "/validate", admit("DELETE", "toppings", "Topping", "tomato", `"oldObject":`+object)
@@ -406,17 +407,21 @@ func frameAttacks() map[string]attack {
 		"headers of 1 MiB, over HTTP/1.1": {run: callsBy(false, perConnection, func(*attacker, int64) call {
 			return call{method: http.MethodGet, path: "/", header: map[string]string{"A": strings.Repeat("b", 1<<20-1<<13)}}
 		})},
-		"headers that never end":                  {run: endless("h2", beginHeaders)},
-		"headers that never end, over HTTP/1.1":   {run: endless("http/1.1", beginText)},
-		"handshakes that never end":               {run: handshakes},
-		"connections with large buffers":          {run: buffers},
-		"slow bodies":                             {user: writer, run: frames(slowBodies)},
-		"slow readers of lists":                   {user: reader, run: frames(slowReaders(menuPath, 0))},
-		"slow readers of lists, unread":           {user: reader, run: unread(slowReaders(menuPath, 0))},
-		"slow readers, large window, unread":      {user: reader, run: unread(slowReaders(menuPath, math.MaxInt32))},
-		"slow readers of a selection":             {user: reader, run: frames(slowReaders(menuPath+"?labelSelector=name%3Dpizza-1", 0))}, // A small one of a large list.
-		"slow readers of pizzas":                  {user: reader, run: frames(slowReaders(menuPath+"/pizza-1", 0))},
-		"watches of big events that nobody reads": {user: writer, allowed: true, run: watches},
+		"headers that never end":                       {addresses: 3, run: endless("h2", beginHeaders)},
+		"headers that never end, over HTTP/1.1":        {addresses: 3, run: endless("http/1.1", beginText)},
+		"many headers that never end":                  {addresses: 3, run: endless("http/1.1", beginMany)},
+		"headers of a byte that never end":             {addresses: 3, run: endless("h2", beginIndexed)},
+		"handshakes that never end":                    {addresses: 3, run: handshakes},
+		"handshakes that never end, with certificates": {addresses: 3, run: certificatesBegun},
+		"connections with large buffers":               {addresses: 3, run: buffers},
+		"connections with many certificates":           {addresses: 3, run: certificates},
+		"slow bodies":                                  {user: writer, run: frames(slowBodies)},
+		"slow readers of lists":                        {user: reader, run: frames(slowReaders(menuPath, 0))},
+		"slow readers of lists, unread":                {user: reader, run: unread(slowReaders(menuPath, 0))},
+		"slow readers, large window, unread":           {user: reader, run: unread(slowReaders(menuPath, math.MaxInt32))},
+		"slow readers of a selection":                  {user: reader, run: frames(slowReaders(menuPath+"?labelSelector=name%3Dpizza-1", 0))}, // A small one of a large list.
+		"slow readers of pizzas":                       {user: reader, run: frames(slowReaders(menuPath+"/pizza-1", 0))},
+		"watches of big events that nobody reads":      {user: writer, allowed: true, run: watches},
 	}
 }
 
@@ -439,7 +444,7 @@ func flood(write func(w *wire) error) func(context.Context, *attacker) { return 
 
 // handshakes opens connections, sends the beginning of a TLS record, and nothing more.
 func handshakes(ctx context.Context, a *attacker) {
-	const each = 30
+	each := 16 * int(a.addresses)
 	onConnections(ctx, func(ctx context.Context) {
 		for range each {
 			conn, err := a.dial(ctx)
@@ -458,8 +463,8 @@ func handshakes(ctx context.Context, a *attacker) {
 // endless opens connections, begins something over each that never ends, and does so again when
 // the server has ended it.
 func endless(protocol string, begin func(io.Writer, *attacker) error) func(context.Context, *attacker) {
-	const each = 16
 	return func(ctx context.Context, a *attacker) {
+		each := 16 * int(a.addresses) // As many as they may have.
 		onConnections(ctx, func(ctx context.Context) {
 			var all sync.WaitGroup
 			for range each {
@@ -511,14 +516,45 @@ func beginText(conn io.Writer, _ *attacker) error {
 	return err
 }
 
+// beginMany begins as many headers as fit.
+func beginMany(conn io.Writer, _ *attacker) error {
+	var text bytes.Buffer
+	text.WriteString("GET / HTTP/1.1\r\nHost: localhost\r\n")
+	for n := 0; text.Len() < begunBytes; n++ {
+		fmt.Fprintf(&text, "%x:\r\n", n)
+	}
+	_, err := conn.Write(text.Bytes())
+	return err
+}
+
+// beginIndexed sends headers that take a byte each, since they are in the table of the connection.
+func beginIndexed(conn io.Writer, a *attacker) error {
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		return err
+	}
+	w := &wire{Framer: http2.NewFramer(conn, nil), attacker: a, stream: 1}
+	if err := w.WriteSettings(); err != nil {
+		return err
+	}
+	if err := w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: w.block(http.MethodGet, menuPath)}); err != nil {
+		return err
+	}
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for block.Len() < 9_000 { // Each counts 34 bytes.
+		_ = encoder.WriteField(hpack.HeaderField{Name: "a", Value: "b"})
+	}
+	return w.WriteContinuation(1, false, block.Bytes())
+}
+
 // buffers opens connections, makes the server read a large frame, of a type that it does not
 // know, over each, and leaves them alone.
 func buffers(ctx context.Context, a *attacker) {
 	const (
-		each       = 16
 		frameBytes = 256 << 10
 		frameType  = 0xf0
 	)
+	each := 16 * int(a.addresses)
 	onConnections(ctx, func(ctx context.Context) {
 		var all sync.WaitGroup
 		for range each {
