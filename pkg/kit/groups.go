@@ -30,8 +30,8 @@ import (
 
 // apiGroup is an API group of a module.
 type apiGroup struct {
-	// Name is the group's name, and Package that of its packages.
-	Name, Package string
+	// Name is the group's name, Package that of its packages, and GoName the one in its clients.
+	Name, Package, GoName string
 }
 
 // newGroup returns a group with this name for its packages. The default is the group's first label.
@@ -40,8 +40,14 @@ func newGroup(group, name string) (apiGroup, error) {
 		return apiGroup{}, err
 	}
 	name = cmp.Or(name, strings.ReplaceAll(firstLabel(group), "-", ""))
-	return apiGroup{group, name}, checkName(name)
+	return apiGroup{group, name, title(name)}, checkName(name)
 }
+
+// OwnGoName tells whether clients need a tag to have the GoName. Without one, it is the group's first label.
+func (g apiGroup) OwnGoName() bool { return g.GoName != title(firstLabel(g.Name)) }
+
+// is tells whether two groups have the same name and packages.
+func (g apiGroup) is(other apiGroup) bool { return g.Name == other.Name && g.Package == other.Package }
 
 // Title returns the group's name for sentences.
 func (g apiGroup) Title() string { return title(g.Package) }
@@ -75,7 +81,11 @@ func (w *writer) findGroups() (groups []apiGroup, err error) {
 		if tag == nil {
 			return nil, fmt.Errorf("%s does not say the name of the group: write the comment // +groupName=<name> above the package clause", file)
 		}
-		groups = append(groups, apiGroup{string(tag[1]), filepath.Base(filepath.Dir(file))})
+		group := apiGroup{string(tag[1]), filepath.Base(filepath.Dir(file)), title(firstLabel(string(tag[1])))}
+		if tag := regexp.MustCompile(`(?m)^// ?\+groupGoName=(\S+)`).FindSubmatch(text); tag != nil {
+			group.GoName = string(tag[1])
+		}
+		groups = append(groups, group)
 	}
 	return groups, nil
 }
@@ -135,14 +145,14 @@ func CreateGroup(ctx context.Context, dir, group, name string) (result *Result, 
 func (m *module) addGroup(added apiGroup, named bool) (apiGroup, error) {
 	for _, other := range m.Groups {
 		switch {
-		case other == added, other.Name == added.Name && !named:
+		case other.is(added), other.Name == added.Name && !named:
 			return other, nil
 		case other.Name == added.Name:
 			return added, fmt.Errorf("the group %s exists already, in pkg/apis/%s: leave out --name", other.Name, other.Package)
 		case other.Package == added.Package:
 			return added, fmt.Errorf("the packages of the group %s are called %s already: choose another name by --name", other.Name, other.Package)
-		case firstLabel(other.Name) == firstLabel(added.Name):
-			return added, fmt.Errorf("the Go clients of the groups %s and %s would have the same name, which is that of the first label: choose another group", other.Name, added.Name)
+		case strings.EqualFold(other.GoName, added.GoName):
+			return added, fmt.Errorf("the Go clients of the groups %s and %s would have the same name: choose another by --name", other.Name, added.Name)
 		}
 	}
 	m.Groups = append(m.Groups, added)

@@ -100,8 +100,31 @@ func TestRepeatingAGroupChangesNothing(t *testing.T) {
 	require.Equal(t, documented, read(t, dir, types))
 }
 
+// Clients of a group are called like its packages if they can't have the name of its first label.
+func TestClientsOfGroups(t *testing.T) {
+	dir := newGroups(t)
+	for group, test := range map[string]struct{ name, packages, tag string }{
+		"cert-manager.io":    {"", "certmanager", "// +groupGoName=Certmanager\n"},
+		"pastry.example.org": {"tarts", "tarts", "// +groupGoName=Tarts\n"},
+		"cakes.example.com":  {"", "cakes", ""},
+	} {
+		_, err := kit.CreateGroup(t.Context(), dir, group, test.name)
+		require.NoError(t, err)
+		_, err = kit.CreateKind(t.Context(), kit.Target{Dir: dir, Group: group}, statusBread())
+		require.NoError(t, err)
+		_, err = kit.CreatePart(t.Context(), kit.Target{Dir: dir, Group: group}, kit.PartOptions{Type: "controller", Name: "Baking", Kind: "Bread"})
+		require.NoError(t, err)
+		for _, file := range []string{"/doc.go", "/v1alpha1/doc.go"} {
+			require.Contains(t, read(t, dir, "pkg/apis/"+test.packages+file), "// +groupName="+group+"\n"+test.tag+"\n")
+		}
+		require.Contains(t, read(t, dir, "pkg/controller/"+test.packages+"/baking/controller.go"), "shared."+strings.ToUpper(test.packages[:1])+test.packages[1:]+"().V1alpha1()")
+	}
+}
+
 func TestGroupErrorsNameTheFix(t *testing.T) {
 	dir := newGroups(t)
+	// Earlier versions wrote no name for clients.
+	write(t, dir, "pkg/apis/cakes/doc.go", "// +groupName=buns.example.com\n\npackage cakes\n")
 	createKind := func(group string) error {
 		_, err := kit.CreateKind(t.Context(), kit.Target{Dir: dir, Group: group}, bread())
 		return err
@@ -114,13 +137,13 @@ func TestGroupErrorsNameTheFix(t *testing.T) {
 		err  error
 		want string
 	}{
-		"none of several": {createKind(""), "the module has the groups bakery.example.com, pastry.example.com: say by --group which one is meant"},
-		"unknown":         {createKind("dairy"), `the module has no group dairy, but bakery.example.com, pastry.example.com: create it by "kit create group"`},
+		"none of several": {createKind(""), "the module has the groups bakery.example.com, buns.example.com, pastry.example.com: say by --group which one is meant"},
+		"unknown":         {createKind("dairy"), `the module has no group dairy, but bakery.example.com, buns.example.com, pastry.example.com: create it by "kit create group"`},
 		"no domain": {create("dairy", ""),
 			`the API group "dairy" has no dot: names without one are for Kubernetes' own groups; use one below a domain of yours, such as dairy.example.com`},
-		"another name":  {create("pastry.example.com", "tarts"), "the group pastry.example.com exists already, in pkg/apis/pastry: leave out --name"},
-		"a name twice":  {create("tarts.example.com", "pastry"), "the packages of the group pastry.example.com are called pastry already: choose another name by --name"},
-		"a first label": {create("pastry.example.org", "tarts"), "the Go clients of the groups pastry.example.com and pastry.example.org would have the same name, which is that of the first label: choose another group"},
+		"another name":    {create("pastry.example.com", "tarts"), "the group pastry.example.com exists already, in pkg/apis/pastry: leave out --name"},
+		"a name twice":    {create("tarts.example.com", "pastry"), "the packages of the group pastry.example.com are called pastry already: choose another name by --name"},
+		"a client's name": {create("buns.example.org", "buns"), "the Go clients of the groups buns.example.com and buns.example.org would have the same name: choose another by --name"},
 		"another init": {func() error {
 			_, err := kit.Init(t.Context(), kit.InitOptions{Dir: dir, Group: "dairy.example.com", Module: "example.com/bakery"})
 			return err

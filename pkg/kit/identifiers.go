@@ -109,8 +109,7 @@ type identifiers struct {
 // newIdentifiers returns the names in a group that has kinds and other declared names.
 func newIdentifiers(kinds []Name, declared ...string) *identifiers {
 	names := &identifiers{types: newScope(strings.ToLower), fields: map[string]*scope{}}
-	names.types.reserve("the package", append(declared,
-		"AddToScheme", "GroupName", "Kind", "Kinds", "RegisterConversions", "RegisterDefaults", "RegisterValidations", "Resource", "SchemeBuilder", "SchemeGroupVersion")...)
+	names.types.reserve("the package", slices.Concat(declared, generatedNames(), []string{"Kind", "Kinds"})...)
 	for _, kind := range kinds {
 		names.types.reserve("kinds", string(kind), string(kind)+"List")
 	}

@@ -89,7 +89,10 @@ func Init(ctx context.Context, options InitOptions) (result *Result, err error) 
 	} else if err := w.writeGoMod(options); err != nil {
 		return nil, err
 	}
-	group := apiGroup{options.Group, options.Name}
+	group, err := newGroup(options.Group, options.Name)
+	if err != nil {
+		return nil, err
+	}
 	groups, err := w.groupsWith(group)
 	if err != nil {
 		return nil, err
@@ -137,7 +140,7 @@ func (w *writer) groupsWith(group apiGroup) ([]apiGroup, error) {
 	if err != nil || len(groups) == 0 {
 		return []apiGroup{group}, err
 	}
-	if server, err := w.findServer(groups); err != nil || server != group {
+	if server, err := w.findServer(groups); err != nil || !server.is(group) {
 		return nil, cmp.Or(err, fmt.Errorf("%s has a server for the group %s already: add another group by \"kit create group\"", w.dir, server.Name))
 	}
 	return groups, nil

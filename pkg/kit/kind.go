@@ -65,7 +65,7 @@ func (k *KindOptions) Preferred() string {
 func (k *KindOptions) Clients() bool { return !k.NoClients }
 
 func (k *KindOptions) complete() error {
-	if err := checkKind(k.Name); err != nil {
+	if err := checkKind(k.Name, k.Clients()); err != nil {
 		return err
 	}
 	if len(k.Versions) == 0 {
@@ -142,9 +142,13 @@ func CreateKind(ctx context.Context, target Target, kind KindOptions) (result *R
 	return &m.Result, nil
 }
 
-// checkVersionsOf returns an error for a kind that exists in other versions. A new version has to
-// have the kind's fields, not those of the templates.
+// checkVersionsOf returns an error for a kind that exists in other versions, or with other capitals. A new version has
+// to have the kind's fields, not those of the templates.
 func (m *module) checkVersionsOf(kind KindOptions) error {
+	types := m.apis + "/" + m.Group.Package + "/" + kind.Name.File() + "_types.go"
+	if declared, err := m.declares(path.Dir(types), string(kind.Name)); err != nil || !declared && m.exists(types) {
+		return cmp.Or(err, fmt.Errorf("the kind can't be called %s: its types would be in %s, which has others", kind.Name, types))
+	}
 	has, err := m.versionsWith(kind.Name)
 	if err != nil {
 		return err

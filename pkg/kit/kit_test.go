@@ -176,6 +176,13 @@ func TestPlurals(t *testing.T) {
 	}
 }
 
+// Clients are the only code that can't have some kinds.
+func TestKeywordWithoutClients(t *testing.T) {
+	dir := newModule(t)
+	create(t, dir, kit.KindOptions{Name: "Import", Versions: []string{"v1"}, NoClients: true})
+	require.Contains(t, read(t, dir, "pkg/apis/bakery/validation/import.go"), "func ValidateImport(importObject *bakery.Import)")
+}
+
 // The first kind of a group decides whether there are protobuf messages.
 func TestNoProtobuf(t *testing.T) {
 	dir := newModule(t)
@@ -206,14 +213,18 @@ func TestErrorsNameTheFix(t *testing.T) {
 		"not a kind":                 {kind: kit.KindOptions{Name: "bread", Versions: []string{"v1"}}, want: `"bread" can't be a kind: use letters and digits, beginning with a capital, such as Bread`},
 		"a list":                     {kind: kit.KindOptions{Name: "BreadList", Versions: []string{"v1"}}, want: "the kind can't be called BreadList: that is the name of a list of Bread objects"},
 		"every version's":            {kind: kit.KindOptions{Name: "ListOptions", Versions: []string{"v1"}}, want: "the kind can't be called ListOptions: every version has a kind of that name"},
-		"a keyword in clients":       {kind: kit.KindOptions{Name: "Package", Versions: []string{"v1"}}, want: "the kind can't be called Package: generated clients have a parameter of that name, and package is a keyword of Go"},
-		"a variable in clients":      {kind: kit.KindOptions{Name: "Err", Versions: []string{"v1"}}, want: "the kind can't be called Err: generated clients use err for something else"},
+		"a keyword in clients":       {kind: kit.KindOptions{Name: "Package", Versions: []string{"v1"}}, want: "the kind can't be called Package: generated clients would have a parameter package, which means something else there; choose another name, or pass --clients=false"},
+		"a variable in clients":      {kind: kit.KindOptions{Name: "Err", Versions: []string{"v1"}}, want: "the kind can't be called Err: generated clients would have a parameter err, which means something else there; choose another name, or pass --clients=false"},
+		"a file of tests":            {kind: kit.KindOptions{Name: "Test", Versions: []string{"v1"}}, want: "the kind can't be called Test: generated clients would have a file fake_test.go, which Go compiles only for some systems, or for tests; choose another name, or pass --clients=false"},
+		"a file of a system":         {kind: kit.KindOptions{Name: "Windows", Versions: []string{"v1"}}, want: "the kind can't be called Windows: generated clients would have a file fake_windows.go, which Go compiles only for some systems, or for tests; choose another name, or pass --clients=false"},
 		"a function of each version": {kind: kit.KindOptions{Name: "Resource", Versions: []string{"v1"}}, want: "the kind can't be called Resource: the package of its types declares something else by that name"},
 		"part of another kind": {kind: kit.KindOptions{Name: "BreadSpec", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) },
 			want: "the kind can't be called BreadSpec: pkg/apis/bakery/bread_types.go has a type of that name without metadata, so it is part of another kind"},
 		"a part that another kind has": {kind: kit.KindOptions{Name: "Bread", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) {
 			create(t, dir, kit.KindOptions{Name: "BreadSpec", Versions: []string{"v1"}})
 		}, want: "the kind can't be called Bread: its type BreadSpec would have the name of one in pkg/apis/bakery/breadspec_types.go"},
+		"another with other capitals": {kind: kit.KindOptions{Name: "BREAD", Resource: "loaves", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) },
+			want: "the kind can't be called BREAD: its types would be in pkg/apis/bakery/bread_types.go, which has others"},
 		"not a plural":      {kind: kit.KindOptions{Name: "Bread", Resource: "Breads", Versions: []string{"v1"}}, want: `"Breads" can't be the name of a resource: use small letters and digits, and dashes between them`},
 		"in other versions": {kind: kit.KindOptions{Name: "Bread", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) }, want: `Bread exists already, in v1alpha1: add a version by "kit create version v1 --kind Bread"`},
 		"messages in a group": {kind: kit.KindOptions{Name: "Oven", Versions: []string{"v1"}, NoProtobuf: true}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) },

@@ -33,7 +33,7 @@ import (
 // TestManifestsHaveTheNamesOfTheModule looks for names of the restaurant in the manifests, alerts
 // and dashboards of another group.
 func TestManifestsHaveTheNamesOfTheModule(t *testing.T) {
-	group := apiGroup{"library.example.com", "library"}
+	group := apiGroup{"library.example.com", "library", "Library"}
 	d := &data{Group: group, Server: group, Groups: []apiGroup{group}, Namespace: "books", HashHeader: "# Ours.\n"}
 	restaurant := regexp.MustCompile(`(?i)restaurant|pizza|\btopping|pricing`)
 	var alerts, dashboards int
@@ -71,7 +71,7 @@ func TestTagOf(t *testing.T) {
 // TestManifestsAreComplete checks that all files in a kustomization exist, though parts of the
 // restaurant's are left out.
 func TestManifestsAreComplete(t *testing.T) {
-	group := apiGroup{"library.example.com", "library"}
+	group := apiGroup{"library.example.com", "library", "Library"}
 	d := &data{Group: group, Server: group, Groups: []apiGroup{group}, Namespace: "books"}
 	written := map[string]string{}
 	require.NoError(t, (&writer{}).manifests(d, func(name string, text []byte) error {

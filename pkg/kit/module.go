@@ -93,9 +93,6 @@ func (d *data) GoPrefix() string {
 // ModelPackage returns the group's name in OpenAPI documents: com.example.bakery.
 func (d *data) ModelPackage() string { return codegen.ReverseDomain(d.Group.Name) }
 
-// GoGroup returns the group in the names of generated clients.
-func (d *data) GoGroup() string { return title(firstLabel(d.Group.Name)) }
-
 // GoVersion returns the preferred version in the names of generated clients.
 func (d *data) GoVersion() string { return title(d.Kind.Preferred()) }
 

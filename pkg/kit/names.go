@@ -18,7 +18,12 @@ package kit
 
 import (
 	"fmt"
+	"go/build"
+	"go/scanner"
 	"go/token"
+	"go/types"
+	"io"
+	"io/fs"
 	"regexp"
 	"slices"
 	"strings"
@@ -49,48 +54,94 @@ func checkGroup(group string) error {
 	return nil
 }
 
+// namesInCode returns the names that mean something in the code of templates: those of packages, variables and
+// functions, and the predeclared ones.
+func namesInCode() map[string]bool {
+	names := map[string]bool{"init": true}
+	for _, name := range types.Universe.Names() {
+		names[name] = true
+	}
+	_ = fs.WalkDir(templates, ".", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".go.tmpl") {
+			return err
+		}
+		text, err := templates.ReadFile(name)
+		// The names from actions begin with a capital, so that only other ones are found.
+		text = templateAction.ReplaceAll(text, []byte("X"))
+		for _, path := range importPath.FindAllSubmatch(text, -1) {
+			names[string(path[1])] = true
+		}
+		var tokens scanner.Scanner
+		tokens.Init(token.NewFileSet().AddFile(name, -1, len(text)), text, nil, 0)
+		for last := token.ILLEGAL; ; {
+			_, found, name := tokens.Scan()
+			if found == token.EOF {
+				return err
+			}
+			if found == token.IDENT && last != token.PERIOD {
+				names[name] = true
+			}
+			last = found
+		}
+	})
+	return names
+}
+
+var (
+	templateAction = regexp.MustCompile(`{{[^}]*}}`)
+	importPath     = regexp.MustCompile(`(?m)^\t"(?:[^"]*/)?(\w+)"$`)
+)
+
 // checkName returns an error if this can't be the name of the group's Go packages.
 func checkName(name string) error {
-	taken := []string{
-		"admission", "cli", "cmp", "context", "controlplane", "field", "fmt", "fuzzer", "genericapiserver", "install", "kinds",
-		"metav1", "openapi", "os", "randfill", "registry", "registrytesting", "roundtrip", "runtime", "schema", "serializer",
-		"server", "strings", "testing", "utilruntime", "validation",
-	}
 	switch {
 	case !packageName.MatchString(name):
 		return fmt.Errorf("%q can't be the name of a Go package: choose one of small letters and digits by --name", name)
-	case token.IsKeyword(name) || slices.Contains(taken, name):
+	case token.IsKeyword(name) || namesInCode()[name]:
 		return fmt.Errorf("the name %q means something else in the code: choose another name for the group's packages by --name", name)
-	case versionName.MatchString(name) || name == "internal":
+	case versionName.MatchString(name) || slices.Contains([]string{"internal", "testdata", "vendor"}, name):
 		return fmt.Errorf("the name %q means something else as a directory: choose another by --name", name)
 	}
 	return nil
 }
 
-// checkKind returns an error if this can't be the name of a kind.
-func checkKind(name Name) error {
+// generatedNames returns the exported names in generated code beside the types.
+func generatedNames() []string {
+	return []string{
+		"AddToScheme", "GroupName", "GroupVersion", "Install", "RegisterConversions", "RegisterDefaults", "RegisterValidations", "Resource", "SchemeBuilder",
+		"SchemeGroupVersion",
+	}
+}
+
+// checkKind returns an error if this can't be the name of a kind, with or without clients.
+func checkKind(name Name, clients bool) error {
 	kind := string(name)
 	// Every version declares these.
 	reserved := []string{"WatchEvent", "ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions", "Kinds"}
-	// The packages of types declare these, some of them in generated code.
-	declared := []string{"AddToScheme", "GroupName", "GroupVersion", "Install", "RegisterDefaults", "Resource", "SchemeBuilder", "SchemeGroupVersion"}
 	// Generated clients have parameters by the name of the kind, next to these names.
-	variables := []string{"b", "err", "fieldManager", "internal", "nil", "subresource"}
+	variables := []string{"b", "c", "ctx", "err", "fieldManager", "internal", "nil", "opts", "result", "subresource"}
 	switch {
 	case !kindName.MatchString(kind):
 		return fmt.Errorf("%q can't be a kind: use letters and digits, beginning with a capital, such as Bread", kind)
 	case slices.Contains(reserved, kind):
 		return fmt.Errorf("the kind can't be called %s: every version has a kind of that name", kind)
-	case slices.Contains(declared, kind):
+	case slices.Contains(generatedNames(), kind):
 		return fmt.Errorf("the kind can't be called %s: the package of its types declares something else by that name", kind)
-	case token.IsKeyword(name.Lower()):
-		return fmt.Errorf("the kind can't be called %s: generated clients have a parameter of that name, and %s is a keyword of Go", kind, name.Lower())
-	case slices.Contains(variables, name.Lower()):
-		return fmt.Errorf("the kind can't be called %s: generated clients use %s for something else", kind, name.Lower())
+	case clients && (token.IsKeyword(name.Lower()) || slices.Contains(variables, name.Lower())):
+		return fmt.Errorf("the kind can't be called %s: generated clients would have a parameter %s, which means something else there; choose another name, or pass --clients=false", kind, name.Lower())
+	case clients && forSomeBuilds("fake_"+name.File()+".go"):
+		return fmt.Errorf("the kind can't be called %s: generated clients would have a file fake_%s.go, which Go compiles only for some systems, or for tests; choose another name, or pass --clients=false", kind, name.File())
 	case strings.HasSuffix(kind, "List") && kind != "List":
 		return fmt.Errorf("the kind can't be called %s: that is the name of a list of %s objects", kind, strings.TrimSuffix(kind, "List"))
 	}
 	return nil
+}
+
+// forSomeBuilds tells whether Go leaves out a file because of its name, on some systems or outside of tests.
+func forSomeBuilds(name string) bool {
+	none := build.Context{Compiler: "gc", OpenFile: func(string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("package p")), nil }}
+	match, err := none.MatchFile("", name)
+	return err != nil || !match || strings.HasSuffix(name, "_test.go")
 }
 
 func checkVersion(version string) error {
@@ -199,7 +250,7 @@ func withArticle(word string) string {
 // variable returns a name for a variable with an object of the kind.
 func variable(kind, group string) string {
 	name := lowerFirst(kind)
-	if token.IsKeyword(name) || slices.Contains([]string{"field", "strings", "errs", "string", "append", "nil", group}, name) {
+	if token.IsKeyword(name) || namesInCode()[name] || name == group {
 		return name + "Object"
 	}
 	return name

@@ -91,6 +91,9 @@ func CreatePart(ctx context.Context, target Target, options PartOptions) (result
 	if !kindName.MatchString(string(options.Name)) {
 		return nil, fmt.Errorf("%q can't be the name of %s: use letters and digits, beginning with a capital", options.Name, withArticle(options.Type))
 	}
+	if namesInCode()["Test"+string(options.Name)] {
+		return nil, fmt.Errorf("the name %s means something else in the tests: choose another", options.Name)
+	}
 	m, err := open(ctx, target)
 	if err != nil {
 		return nil, err
@@ -172,10 +175,7 @@ func (m *module) readKind(options PartOptions) error {
 		if unknown := slices.IndexFunc(m.Kind.Versions, func(v string) bool { return !slices.Contains(m.served, v) }); unknown >= 0 {
 			return fmt.Errorf("the group has no version %s, but %s", m.Kind.Versions[unknown], strings.Join(m.served, ", "))
 		}
-		if err := errors.Join(checkKind(options.Name), m.Kind.complete()); err != nil {
-			return err
-		}
-		return nil
+		return m.Kind.complete()
 	}
 	m.Kind.Name = options.Kind
 	if options.Type == "webhook" {
@@ -225,8 +225,7 @@ func (m *module) findVersions() error {
 }
 
 func (m *module) checkPackage() error {
-	taken := []string{m.Group.Package, "client", "clients", "connect", "externalversions", "informers", "rest", "versioned"}
-	if slices.Contains(taken, m.Part.File()) || checkName(m.Part.File()) != nil {
+	if m.Part.File() == m.Group.Package || checkName(m.Part.File()) != nil {
 		return fmt.Errorf("the name %s means something else in the code: choose another", m.Part)
 	}
 	return nil

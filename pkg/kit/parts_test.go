@@ -124,6 +124,7 @@ func TestPartErrorsNameTheFix(t *testing.T) {
 		"a type's name":     {part: kit.PartOptions{Type: "action", Name: "BreadSpec", Kind: "Bread"}, want: "pkg/apis/bakery has a type BreadSpec already, which is not in pkg/apis/bakery/breadspec_types.go: choose another name"},
 		"a package's name":  {part: kit.PartOptions{Type: "plugin", Name: "Registry", Kind: "Bread"}, want: "the name Registry means something else in the code: choose another"},
 		"a variable's name": {part: kit.PartOptions{Type: "controller", Name: "Informers", Kind: "Bread"}, want: "the name Informers means something else in the code: choose another"},
+		"a test's name":     {part: kit.PartOptions{Type: "action", Name: "Examples", Kind: "Bread"}, want: "the name Examples means something else in the tests: choose another"},
 		"no status": {part: kit.PartOptions{Type: "controller", Name: "Heating", Kind: "Oven"},
 			want: `the kind Oven has no conditions in its status, which a controller would write: add them, as "kit create kind --status" does`},
 		"no clients": {part: kit.PartOptions{Type: "controller", Name: "Baking", Kind: "Bread"}, prepare: func(t *testing.T, dir string) {
