@@ -293,5 +293,5 @@ func (m *module) addToLists() error {
 			return err
 		}
 	}
-	return m.edit(base+"kustomization.yaml", addLine("resources", "rbac-"+m.Prefix()+m.Kind.Name.File()+".yaml"))
+	return m.edit(base+"kustomization.yaml", addLine("resources", m.Roles()+".yaml"))
 }

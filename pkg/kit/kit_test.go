@@ -183,6 +183,27 @@ func TestKeywordWithoutClients(t *testing.T) {
 	require.Contains(t, read(t, dir, "pkg/apis/bakery/validation/import.go"), "func ValidateImport(importObject *bakery.Import)")
 }
 
+// Roles of kinds are beside those of the server.
+func TestRolesOfKinds(t *testing.T) {
+	dir := newModule(t)
+	_, err := kit.CreateGroup(t.Context(), dir, "policy.example.com", "")
+	require.NoError(t, err)
+	write(t, dir, "artifacts/deploy/base/rbac-policy-parameters.yaml", " bakery.example.com/aggregate-to-policy-parameters: \"true\"\n")
+	for group, kinds := range map[string][]kit.Name{"bakery": {"Server", "Parameters", "APIServices"}, "policy": {"Server", "Parameters"}} {
+		for _, kind := range kinds {
+			_, err := kit.CreateKind(t.Context(), kit.Target{Dir: dir, Group: group}, kit.KindOptions{Name: kind, Versions: []string{"v1"}})
+			require.NoError(t, err)
+		}
+	}
+	for file, want := range map[string]string{
+		"rbac-server-roles": "bakery:server-viewer", "rbac-policy-server": "policy:server-viewer", "rbac-apiservices-roles": "bakery:apiservices-viewer",
+		"rbac-parameters": "bakery:parameters-viewer", "rbac-policy-parameters-roles": "policy:parameters-viewer",
+	} {
+		require.Contains(t, read(t, dir, "artifacts/deploy/base/"+file+".yaml"), want)
+		require.Contains(t, read(t, dir, "artifacts/deploy/base/kustomization.yaml"), "  - "+file+".yaml\n")
+	}
+}
+
 // The first kind of a group decides whether there are protobuf messages.
 func TestNoProtobuf(t *testing.T) {
 	dir := newModule(t)

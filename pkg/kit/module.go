@@ -18,9 +18,11 @@ package kit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +30,7 @@ import (
 	"slices"
 	"strings"
 
+	"restaurant.programming-kubernetes.info/apiserver/artifacts"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
 
@@ -80,6 +83,15 @@ func (d *data) Prefix() string {
 		return ""
 	}
 	return d.Group.Package + "-"
+}
+
+// Roles returns the name of the manifest with the roles for the part, or for the kind. No other manifest has it.
+func (d *data) Roles() string {
+	name := "rbac-" + d.Prefix() + cmp.Or(d.Part, d.Kind.Name).File()
+	if _, err := fs.Stat(artifacts.Deploy, "deploy/base/"+name+".yaml"); err == nil {
+		return name + "-roles"
+	}
+	return name
 }
 
 // GoPrefix returns the prefix for names of functions.

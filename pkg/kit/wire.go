@@ -39,7 +39,7 @@ func (m *module) wireSubresource() error {
 }
 
 func (m *module) wireRole() error {
-	return m.edit(base+"kustomization.yaml", addLine("resources", "rbac-"+m.Prefix()+m.Part.File()+".yaml"))
+	return m.edit(base+"kustomization.yaml", addLine("resources", m.Roles()+".yaml"))
 }
 
 // wireAction also adds a method to the clients of the kind.

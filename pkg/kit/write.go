@@ -268,7 +268,7 @@ func (w *writer) renderFiles(dir string, data *data, write func(name string, tex
 			return err
 		}
 		name := strings.TrimSuffix(strings.TrimPrefix(file, root+"/"), ".tmpl")
-		name = strings.NewReplacer("NAME", data.Group.Package, "PREFIX", data.Prefix(), "PART", data.Part.File(), "KIND", data.Kind.Name.File(), "VERSION", data.Version).Replace(name)
+		name = strings.NewReplacer("NAME", data.Group.Package, "PREFIX", data.Prefix(), "ROLES", data.Roles(), "PART", data.Part.File(), "KIND", data.Kind.Name.File(), "VERSION", data.Version).Replace(name)
 		rendered, err := execute(name, string(text), data)
 		if err != nil {
 			return err
