@@ -66,26 +66,30 @@ type Result struct {
 	originals
 }
 
-// Generate generates the code for the changes of a command. If that fails, it undoes the changes. It writes
-// progress to output.
+// Generate generates the code for the changes of a command, and compiles the module with its tests. If that fails, it
+// undoes the changes. It writes progress to output.
 func (r *Result) Generate(ctx context.Context, output io.Writer) error {
 	if err := r.remember("go.mod", "go.sum"); err != nil {
 		return err
 	}
-	return r.takeBack(Generate(ctx, r.dir, output))
+	return r.takeBack(generate(ctx, codegen.Config{Module: r.dir, Output: output, Whole: true}))
 }
 
-// Generate generates the code of a module. It tidies go.mod before and after: types and generated code may need
-// other modules.
+// Generate generates the code of a module.
 func Generate(ctx context.Context, dir string, output io.Writer) error {
+	return generate(ctx, codegen.Config{Module: dir, Output: output})
+}
+
+// generate tidies go.mod before and after: types and generated code may need other modules.
+func generate(ctx context.Context, config codegen.Config) error {
 	// An interrupted generation may have deleted packages.
-	if err := tidy(ctx, dir, "-e"); err != nil {
+	if err := tidy(ctx, config.Module, "-e"); err != nil {
 		return err
 	}
-	if err := codegen.Generate(ctx, codegen.Config{Module: dir, Output: output}); err != nil {
+	if err := codegen.Generate(ctx, config); err != nil {
 		return err
 	}
-	return tidy(ctx, dir)
+	return tidy(ctx, config.Module)
 }
 
 // changed tells whether the command has written a file.

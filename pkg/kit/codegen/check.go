@@ -32,8 +32,7 @@ import (
 	"strings"
 )
 
-// checkTypes compiles the packages with generated code. Its error names the types whose code does not
-// compile.
+// checkTypes compiles the packages with generated code.
 func (g *generation) checkTypes(ctx context.Context, apis []API) error {
 	args := append([]string{"build"}, g.internal(apis)...)
 	args = append(args, g.packages(apis, nil)...)
@@ -42,11 +41,25 @@ func (g *generation) checkTypes(ctx context.Context, apis []API) error {
 			args = append(args, g.importPath(path.Join(api.generated(), "...")))
 		}
 	}
+	return g.compile(ctx, "the generated code", args...)
+}
+
+// checkModule compiles all packages with their tests, if the configuration asks for it.
+func (g *generation) checkModule(ctx context.Context) error {
+	if !g.Whole {
+		return nil
+	}
+	g.progress("compiling the module and its tests")
+	return g.compile(ctx, "the module", "list", "-test", "-export", "-f=", "./...")
+}
+
+// compile runs a command that compiles packages. Its error names the types whose generated code does not compile.
+func (g *generation) compile(ctx context.Context, what string, args ...string) error {
 	command := g.newCommand(ctx, "go", args...)
 	var complaints bytes.Buffer
 	command.Stdout, command.Stderr = &complaints, &complaints
 	if err := command.Run(); err != nil {
-		return fmt.Errorf("the generated code does not compile, so what was there before is left as it was:\n%s", blame(g.Module, complaints.String()))
+		return fmt.Errorf("%s does not compile, so what was there before is left as it was:\n%s", what, blame(g.Module, complaints.String()))
 	}
 	return nil
 }

@@ -39,6 +39,8 @@ type Config struct {
 	// NoProtobuf and NoClients leave out code that tags ask for: messages, and the clientset, listers, informers
 	// and apply configurations.
 	NoProtobuf, NoClients bool
+	// Whole also compiles the code that is not generated, and the tests, before Generate succeeds.
+	Whole bool
 	// Output gets progress messages, also those of the generators.
 	Output io.Writer
 }
@@ -86,7 +88,7 @@ func Generate(ctx context.Context, config Config) error {
 	}
 	if g.isLast(stamp, current) {
 		g.progress("nothing has changed")
-		return nil
+		return g.checkModule(ctx)
 	}
 	// The generators report files that do not parse.
 	clients, err := g.clientFingerprint(apis)
@@ -145,6 +147,9 @@ func (g *generation) replaceAll(ctx context.Context, apis []API) error {
 	}
 	g.progress("compiling what was generated")
 	if err := g.checkTypes(ctx, apis); err != nil {
+		return err
+	}
+	if err := g.checkModule(ctx); err != nil {
 		return err
 	}
 	return g.remember(apis)
