@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
 // Names of fields are as close to their names in JSON as Go allows.
@@ -77,6 +78,26 @@ func TestFieldNamesOfVersions(t *testing.T) {
 	require.Equal(t, map[string]string{"foo-bar": "FooBar", "foo_bar": "FooBar2", "fooBar": "FooBar3"}, again)
 	other := names.fieldNames("Bread.status", []string{"foo_bar"})
 	require.Equal(t, map[string]string{"foo_bar": "FooBar"}, other)
+}
+
+// A property with a dot in its name is another one than a property of a property.
+func TestDottedNames(t *testing.T) {
+	t.Parallel()
+	object := func(properties map[string]apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
+		return apiextensionsv1.JSONSchemaProps{Type: "object", Properties: properties}
+	}
+	schema := object(map[string]apiextensionsv1.JSONSchemaProps{
+		"spec": object(map[string]apiextensionsv1.JSONSchemaProps{
+			"flour": object(map[string]apiextensionsv1.JSONSchemaProps{"rye": object(nil)}), "flour.rye": object(nil),
+		}),
+	})
+	reader := &schemaReader{kind: "Bread", names: newIdentifiers([]Name{"Bread"})}
+	reader.readSchema(&schema, false)
+	var names []string
+	for _, made := range reader.structs {
+		names = append(names, made.Name)
+	}
+	require.Equal(t, []string{"BreadSpec", "BreadFlour", "BreadFlourRye", "BreadFlourRye2"}, names)
 }
 
 // Types and constants of all kinds of a group are in the same packages.

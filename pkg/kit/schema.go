@@ -198,9 +198,17 @@ func (r *schemaReader) addFields(to *goStruct, path string, properties map[strin
 	for _, name := range names {
 		property := properties[name]
 		field := &goField{Name: inGo[name], JSON: name, Doc: commentLines(property.Description)}
-		r.complete(field, to, path+"."+name, &property, slices.Contains(required, name))
+		r.complete(field, to, path+"."+segment(name), &property, slices.Contains(required, name))
 		to.Fields = append(to.Fields, field)
 	}
+}
+
+// segment returns a property in a path. A property with a dot differs from two properties.
+func segment(name string) string {
+	if strings.Contains(name, ".") {
+		return fmt.Sprintf("%q", name)
+	}
+	return name
 }
 
 // complete gives a field its type and its tags.

@@ -50,14 +50,14 @@ func (g *generation) checkModule(ctx context.Context) error {
 		return nil
 	}
 	g.progress("compiling the module and its tests")
-	return g.compile(ctx, "the module", "list", "-test", "-export", "-f=", "./...")
+	return g.compile(ctx, "the module", "list", "-test", "-export", "./...")
 }
 
 // compile runs a command that compiles packages. Its error names the types whose generated code does not compile.
 func (g *generation) compile(ctx context.Context, what string, args ...string) error {
 	command := g.newCommand(ctx, "go", args...)
 	var complaints bytes.Buffer
-	command.Stdout, command.Stderr = &complaints, &complaints
+	command.Stderr = &complaints
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("%s does not compile, so what was there before is left as it was:\n%s", what, blame(g.Module, complaints.String()))
 	}

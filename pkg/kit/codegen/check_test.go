@@ -17,6 +17,7 @@ limitations under the License.
 package codegen
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -47,6 +48,22 @@ func TestBlame(t *testing.T) {
 			"zz_generated.deepcopy.go:4:5: cannot take address of in.Size\n"+
 			"types.go:3:1: undefined: Flour\n"+
 			"missing.go:1:1: no such file\n"))
+}
+
+// Tests of the module are compiled, too.
+func TestCheckModule(t *testing.T) {
+	g := &generation{Config: Config{Module: t.TempDir(), Output: io.Discard}}
+	for name, text := range map[string]string{
+		"go.mod": "module example.com/bakery\n\ngo 1.26.0\n", "bread.go": "package bakery\n", "bread_test.go": "package bakery\n\nvar _ = flour\n",
+	} {
+		require.NoError(t, os.WriteFile(g.file(name), []byte(text), 0o600))
+	}
+	require.NoError(t, g.checkModule(t.Context()))
+	g.Whole = true
+	require.EqualError(t, g.checkModule(t.Context()), "the module does not compile, so what was there before is left as it was:\n"+
+		"# example.com/bakery [example.com/bakery.test]\n./bread_test.go:3:9: undefined: flour")
+	require.NoError(t, os.Remove(g.file("bread_test.go")))
+	require.NoError(t, g.checkModule(t.Context()))
 }
 
 func TestRestore(t *testing.T) {
