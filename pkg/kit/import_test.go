@@ -469,6 +469,8 @@ func TestImportedNamesOfKinds(t *testing.T) {
 		"the plural":   {"plural: breads", "plural: " + code, `"x\n}\nfunc init() {}" can't be the name of a resource: use small letters and digits, and dashes between them`},
 		"a short name": {"plural: breads", "plural: breads, shortNames: [" + code + "]", `"x\n}\nfunc init() {}" can't be the name of a resource: use small letters and digits, and dashes between them`},
 		"a version":    {"name: v1\n", "name: " + code + "\n", `"x\n}\nfunc init() {}" can't be a version: use v1, v1beta1, v2alpha1 and the like`},
+		"a group of Kubernetes": {"group: bakery.example.com", "group: bakery.k8s.io",
+			`the API group "bakery.k8s.io" belongs to the Kubernetes project, which has to approve it: use a domain of yours`},
 		"the group": {"group: bakery.example.com", "group: " + code,
 			"the module has no group x\n}\nfunc init() {}, but bakery.example.com: create it by \"kit create group\""},
 	} {

@@ -197,6 +197,9 @@ func (m *module) choose(group string) error {
 	case found >= 0:
 		m.Group = m.Groups[found]
 	case group != "":
+		if err := checkGroup(group); err != nil && strings.Contains(group, ".") {
+			return err
+		}
 		return fmt.Errorf("the module has no group %s, but %s: create it by \"kit create group\"", group, groupNames(m.Groups))
 	case len(m.Groups) > 1:
 		return fmt.Errorf("the module has the groups %s: say by --group which one is meant", groupNames(m.Groups))
