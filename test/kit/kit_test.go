@@ -208,12 +208,18 @@ func makeOlder(t *testing.T, dir string) (changed []byte) {
 func run(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	var output bytes.Buffer
+	require.NoError(t, try(t, dir, &output, args...), "kit %s: %s", args, &output)
+	return output.String()
+}
+
+// try runs the kit.
+func try(t *testing.T, dir string, output io.Writer, args ...string) error {
+	t.Helper()
 	cmd := kit.NewCommand("kit")
 	cmd.SetArgs(append(args, "--dir="+dir))
-	cmd.SetOut(&output)
-	cmd.SetErr(&output)
-	require.NoError(t, cmd.ExecuteContext(t.Context()), "kit %s: %s", args, &output)
-	return output.String()
+	cmd.SetOut(output)
+	cmd.SetErr(output)
+	return cmd.ExecuteContext(t.Context())
 }
 
 // program runs a program with the compiler flags of all binaries, so that what they have in

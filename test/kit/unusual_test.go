@@ -17,6 +17,7 @@ limitations under the License.
 package kit
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,8 +29,9 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// TestUnusualModule has kinds that are called like packages, types and variables of Go, irregular plurals, a path
-// with dashes and dots, and fields of the core group with and without protobuf messages. There is no home directory.
+// TestUnusualModule has kinds and groups that are called like packages, types, variables and keywords of Go, groups
+// with the same first label, irregular plurals, a path with dashes and dots, and fields of the core group with and
+// without protobuf messages. There is no home directory.
 func TestUnusualModule(t *testing.T) {
 	framework.Long(t, "TestModuleWithoutProtobuf is the short one")
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH"} {
@@ -44,7 +46,7 @@ func TestUnusualModule(t *testing.T) {
 	commands := [][]string{{"init", "--group=bakery.example.com", "--module=git.example-corp.com/my.team/the-bakery", "--replace=../.."}}
 	for _, kind := range []string{
 		"Client", "Context", "Error", "Fmt", "Kind", "List", "Metav1", "Options", "Register", "Registry", "Runtime", "Scheme", "Spec",
-		"Status", "String", "T", "Time", "V1", "Validation",
+		"Server", "Status", "String", "T", "Time", "V1", "Validation",
 	} {
 		commands = append(commands, []string{"create", "kind", kind, "--versions=v1", "--generate=false"})
 	}
@@ -56,13 +58,36 @@ func TestUnusualModule(t *testing.T) {
 		{"create", "group", "pastry.example.com"},
 		{"create", "kind", "Cake", "--group=pastry", "--versions=v1", "--protobuf=false", "--generate=false"},
 	})
+	// Groups of strangers.
+	const keyword = "testdata/import.yaml"
+	runTwice(t, dir, [][]string{
+		{"create", "group", "crd.example.com"},
+		{"create", "kind", "Server", "--group=crd", "--versions=v1", "--status", "--generate=false"},
+		{"create", "controller", "Baking", "--group=crd", "--kind=Server", "--generate=false"},
+		{"create", "webhook", "Server", "--group=crd", "--generate=false"},
+		{"create", "group", "2nd-bakery.example.com", "--name=second"},
+		{"create", "kind", "Server", "--group=second", "--versions=v1", "--generate=false"},
+		{"create", "group", "bakery.example.org", "--name=other"},
+		{"create", "kind", "Server", "--group=other", "--versions=v1", "--generate=false"},
+		{"import", "crd", keyword, "--clients=false", "--generate=false"},
+	})
 	addCoreFields(t, dir, "bakery", "Person")
 	addCoreFields(t, dir, "pastry", "Cake")
 	run(t, dir, "generate")
-	program(t, dir, "go", "build", "./...")
-	program(t, dir, "go", "list", "-test", "-export", "-f=", "./...")
+	program(t, dir, "go", "list", "-test", "-export", "./...")
+
+	// What does not compile with the rest of the module is taken back, and generated code as well.
+	tests := filepath.Join(dir, "test", "e2e", "e2e_test.go")
+	text, err := os.ReadFile(tests)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(tests, append(text, "\nvar TestBake int\n"...), 0o600))
+	written := tree(t, dir)
+	require.ErrorContains(t, try(t, dir, io.Discard, "create", "action", "Bake", "--group=bakery", "--kind=Sheep"), "TestBake redeclared in this block")
+	require.Equal(t, written, tree(t, dir))
+	require.NoError(t, os.WriteFile(tests, text, 0o600))
 
 	exported := filepath.Join(t.TempDir(), "definitions.yaml")
+	run(t, dir, "export", "crd", "--group=crd", "--file="+exported)
 	for _, group := range []string{"bakery", "pastry"} {
 		run(t, dir, "export", "crd", "--group="+group, "--file="+exported)
 		text, err := os.ReadFile(exported)
@@ -86,7 +111,7 @@ func TestUnusualModule(t *testing.T) {
 		require.NoError(t, err, "%s", output)
 		return string(output)
 	}
-	const others = 3 // Sheep, Person and Cake.
+	const others = 6 // Sheep, Person, Cake, and a Server of each other group.
 	require.Equal(t, len(commands)-1+others, strings.Count(kubectl("create", "--filename="+filepath.Join(dir, "artifacts", "examples")), " created\n"))
 	for _, resource := range []string{"people.bakery.example.com", "cakes.pastry.example.com"} {
 		const spec = `{"spec": {
