@@ -120,8 +120,15 @@ func newIdentifiers(kinds []Name, declared ...string) *identifiers {
 	return names
 }
 
-// typeName returns the name of the type of a field.
-func (n *identifiers) typeName(path, wanted string) string { return n.types.name(path, wanted) }
+// typeName returns the name of the type of a field. Generators find no type by a name with letters beyond ASCII.
+func (n *identifiers) typeName(path, wanted string) string {
+	return n.types.name(path, strings.Map(func(c rune) rune {
+		if c > unicode.MaxASCII {
+			return -1
+		}
+		return c
+	}, wanted))
+}
 
 // methods owns the names that no field can have. No property can have this name.
 const methods = "generated methods"

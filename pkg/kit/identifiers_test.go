@@ -115,6 +115,7 @@ func TestTypeNames(t *testing.T) {
 		"as that but for capitals":   {"Bread.spec.cRUMB", "BreadCRUMB", "BreadCRUMB2"},
 		"as what each package has":   {"Scheme.spec.builder", "SchemeBuilder", "SchemeBuilder2"},
 		"with a number at its end":   {"Bread.spec.crumb9", "BreadCrumb9", "BreadCrumb9"},
+		"with letters beyond ASCII":  {"Bread.spec.größe", "BreadGröße", "BreadGre"},
 		"the same type of a version": {"Bread.status", "BreadStatus", "BreadStatus"},
 	} {
 		t.Run(name, func(t *testing.T) {
