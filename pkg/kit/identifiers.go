@@ -88,9 +88,10 @@ func (s *scope) name(owner, wanted string) string {
 }
 
 // isTaken tells whether a name is unavailable to an owner. Apply configurations have a method With… for each
-// field.
+// field, and a type …ApplyConfiguration for each type.
 func (s *scope) isTaken(name, owner string) bool {
-	for _, other := range []string{name, "With" + name, strings.TrimPrefix(name, "With")} {
+	const with, configuration = "With", "ApplyConfiguration"
+	for _, other := range []string{name, with + name, strings.TrimPrefix(name, with), name + configuration, strings.TrimSuffix(name, configuration)} {
 		if by, taken := s.taken[s.same(other)]; taken && by != owner {
 			return true
 		}
@@ -167,7 +168,8 @@ func fieldIdentifier(fields *scope, property string) string {
 
 // promoted returns the fields and methods that each kind gets from its embedded metadata.
 func promoted() []string {
-	names := []string{"DeepCopyObject"}
+	// Apply configurations have the two getters.
+	names := []string{"DeepCopyObject", "GetAPIVersion", "GetKind"}
 	for _, embedded := range []reflect.Type{reflect.TypeFor[metav1.TypeMeta](), reflect.TypeFor[metav1.ObjectMeta]()} {
 		names = append(names, embedded.Name())
 		for _, field := range reflect.VisibleFields(embedded) {

@@ -49,9 +49,10 @@ func TestFieldNames(t *testing.T) {
 			inGo: names{"deepCopy": "DeepCopyValue", "deepCopyValue": "DeepCopyValue2", "marshal": "Marshal", "size": "Size", "swaggerDoc": "SwaggerDocValue"},
 		},
 		"methods of apply configurations": {inGo: names{"foo": "Foo", "withFoo": "WithFoo2"}},
+		"types of apply configurations":   {path: "Bread", inGo: names{"typeMetaApplyConfiguration": "TypeMetaApplyConfiguration2"}},
 		"metadata of a kind": {
 			path: "Bread",
-			inGo: names{"name": "NameValue", "objectMeta": "ObjectMetaValue", "withLabels": "WithLabels2", "spec": "Spec"},
+			inGo: names{"getKind": "GetKindValue", "name": "NameValue", "objectMeta": "ObjectMetaValue", "withLabels": "WithLabels2", "spec": "Spec"},
 		},
 		"metadata of no kind": {inGo: names{"name": "Name", "labels": "Labels"}},
 	} {
@@ -115,6 +116,7 @@ func TestTypeNames(t *testing.T) {
 		"as that but for capitals":   {"Bread.spec.cRUMB", "BreadCRUMB", "BreadCRUMB2"},
 		"as what each package has":   {"Scheme.spec.builder", "SchemeBuilder", "SchemeBuilder2"},
 		"with a number at its end":   {"Bread.spec.crumb9", "BreadCrumb9", "BreadCrumb9"},
+		"as an apply configuration":  {"Bread.spec.crumbApplyConfiguration", "BreadCrumbApplyConfiguration", "BreadCrumbApplyConfiguration2"},
 		"with letters beyond ASCII":  {"Bread.spec.größe", "BreadGröße", "BreadGre"},
 		"the same type of a version": {"Bread.status", "BreadStatus", "BreadStatus"},
 	} {
