@@ -21,6 +21,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -84,6 +85,8 @@ func (w *writer) findGroups() (groups []apiGroup, err error) {
 		group := apiGroup{string(tag[1]), filepath.Base(filepath.Dir(file)), title(firstLabel(string(tag[1])))}
 		if tag := regexp.MustCompile(`(?m)^// ?\+groupGoName=(\S+)`).FindSubmatch(text); tag != nil {
 			group.GoName = string(tag[1])
+		} else if !token.IsIdentifier(group.GoName) {
+			group.GoName = title(group.Package)
 		}
 		groups = append(groups, group)
 	}
