@@ -55,9 +55,9 @@ func checkGroup(group string) error {
 }
 
 // namesInCode returns the names that mean something in the code of templates: those of packages, variables and
-// functions, and the predeclared ones.
+// functions, and the predeclared ones. It also returns names in the code of generators.
 func namesInCode() map[string]bool {
-	names := map[string]bool{"init": true}
+	names := map[string]bool{"init": true, "a": true, "b": true, "in": true, "out": true, "s": true, "unsafe": true}
 	for _, name := range types.Universe.Names() {
 		names[name] = true
 	}

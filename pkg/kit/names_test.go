@@ -40,6 +40,7 @@ func TestNamesOfPackages(t *testing.T) {
 		"a predeclared type":       {"string", inCode},
 		"a keyword":                {"import", inCode},
 		"a program":                {"main", inCode},
+		"a generated parameter":    {"out", inCode},
 		"a function of packages":   {"init", inCode},
 		"a version":                {"v1", asDirectory},
 		"a private directory":      {"internal", asDirectory},
