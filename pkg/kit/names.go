@@ -57,8 +57,9 @@ func checkGroup(group string) error {
 // namesInCode returns the names that mean something in the code of templates: those of packages, variables and
 // functions, and the predeclared ones. It also returns names in the code of generators.
 func namesInCode() map[string]bool {
-	names := map[string]bool{"init": true, "a": true, "b": true, "in": true, "out": true, "s": true, "unsafe": true}
-	for _, name := range types.Universe.Names() {
+	names := map[string]bool{}
+	generated := []string{"a", "b", "f", "in", "internalinterfaces", "out", "s", "shutdown", "start", "unsafe"}
+	for _, name := range slices.Concat([]string{"init"}, generated, types.Universe.Names()) {
 		names[name] = true
 	}
 	_ = fs.WalkDir(templates, ".", func(name string, _ fs.DirEntry, err error) error {
