@@ -58,10 +58,10 @@ type imported struct {
 	Root    *goStruct
 	Structs []*goStruct
 	// Spec has the fields besides the metadata and the status.
-	Spec                       []*goField
-	UsesFmt, HasSpec, OnlySpec bool
-	Categories                 []string
-	Selectors                  []selector
+	Spec              []*goField
+	UsesFmt, OnlySpec bool
+	Categories        []string
+	Selectors         []selector
 	// Definition is the CustomResourceDefinition in YAML.
 	Definition string
 }
@@ -428,7 +428,6 @@ func (m *module) declareImported(k *importedKind) (err error) {
 			continue
 		}
 		made.Spec = append(made.Spec, field)
-		made.HasSpec = made.HasSpec || field.JSON == "spec"
 	}
 	made.OnlySpec = len(made.Spec) == 1 && made.Spec[0].Name == "Spec"
 	m.Imported = &made

@@ -461,6 +461,46 @@ func TestImportedKind(t *testing.T) {
 	require.Contains(t, read(t, dir, "pkg/registry/bakery/bread.go"), "\t\tCategories: []string{\"baked\"},\n")
 }
 
+// As of custom resources, the generation counts changes of all but the metadata and a status with its subresource.
+func TestImportedGeneration(t *testing.T) {
+	const status, data = "\n            status: {type: object, properties: {a: {type: string}}}", "\n            data: {type: string}"
+	for name, test := range map[string]struct {
+		subresource bool
+		properties  string
+		// fields are those that count, or nil for the spec alone.
+		fields []string
+	}{
+		"a spec":                          {false, "", nil},
+		"a spec and a status":             {true, status, nil},
+		"a status without a subresource":  {false, status, []string{"Spec", "Status"}},
+		"fields beside the spec":          {false, data, []string{"Data", "Spec"}},
+		"fields beside spec and a status": {true, data + status, []string{"Data", "Spec"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, file := newModule(t), definition(t, "", "field: {type: string}")
+			text := strings.Replace(read(t, "", file), "          properties:\n", "          properties:"+test.properties+"\n", 1)
+			if test.subresource {
+				text = strings.Replace(text, "served: true", "served: true\n      subresources: {status: {}}", 1)
+			}
+			write(t, "", file, text)
+			_, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{file}})
+			require.NoError(t, err)
+			declaration := read(t, dir, "pkg/registry/bakery/bread.go")
+			if test.fields == nil {
+				require.Contains(t, declaration, "any { return o.Spec },\n")
+				return
+			}
+			require.Contains(t, declaration, "\t\t\tkeepBread(spec, o)\n")
+			_, kept, _ := strings.Cut(declaration, "func keepBread(to, from *bakery.Bread) {\n")
+			want := ""
+			for _, field := range test.fields {
+				want += "\tto." + field + " = from." + field + "\n"
+			}
+			require.Equal(t, want+"}\n", kept)
+		})
+	}
+}
+
 // The names of a kind can't inject code either.
 func TestImportedNamesOfKinds(t *testing.T) {
 	const code = "\"x\\n}\\nfunc init() {}\""

@@ -134,7 +134,12 @@ func (s strategy[O]) PrepareForUpdate(ctx context.Context, obj, old runtime.Obje
 	if s.kind.Prepare != nil {
 		s.kind.Prepare(ctx, to, from)
 	}
-	if !equality.Semantic.DeepEqual(s.kind.Spec(to), s.kind.Spec(from)) {
+	equal := equality.Semantic.DeepEqual
+	if s.kind.Definition != nil {
+		// Custom resources distinguish empty lists from missing ones.
+		equal = equality.Semantic.DeepEqualWithNilDifferentFromEmpty
+	}
+	if !equal(s.kind.Spec(to), s.kind.Spec(from)) {
 		to.SetGeneration(from.GetGeneration() + 1)
 	}
 }

@@ -196,6 +196,13 @@ spec:
 	updated, _, err := kind.Update(ctx, "mill", rest.DefaultUpdatedObjectInfo(created), nil, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
 	require.NoError(t, err)
 	require.Equal(t, created, updated)
+
+	// An empty list is not the same as none.
+	emptied := created.DeepCopyObject().(*workshop.Machine)
+	emptied.Spec.Parts = []workshop.Part{}
+	updated, _, err = kind.Update(ctx, "mill", rest.DefaultUpdatedObjectInfo(emptied), nil, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, updated.(*workshop.Machine).Generation)
 }
 
 // The workshop's types have no messages.
