@@ -28,8 +28,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// propertyName matches the JSON names that fit into tags and can become Go names.
-var propertyName = regexp.MustCompile(`^[\pL\pN_$./-]*[\pL\p{Nd}][\pL\pN_$./-]*$`)
+// propertyName matches the JSON names that fit into tags and can become Go names. encoding/json ignores a tag with
+// other numbers than digits, such as m².
+var propertyName = regexp.MustCompile(`^[\pL\p{Nd}_$./-]*[\pL\p{Nd}][\pL\p{Nd}_$./-]*$`)
 
 // camel joins the words of a name, each with a capital first letter.
 func camel(name string) string {

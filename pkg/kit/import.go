@@ -129,6 +129,9 @@ func unwritableNames(crds []*apiextensionsv1.CustomResourceDefinition, options I
 		}) {
 			problems = append(problems, fmt.Sprintf("%s: the kind %s: it is defined twice, name one of the definitions", crd.Name, crd.Spec.Names.Kind))
 		}
+		if crd.Spec.PreserveUnknownFields {
+			problems = append(problems, crd.Name+": preserveUnknownFields: a kind would drop what its schema lacks: set it to false, with a structural schema")
+		}
 		versions := importedVersions(crd, options)
 		for _, name := range slices.Sorted(maps.Keys(versions)) {
 			for _, problem := range unwritable(crd.Spec.Names.Kind, versions[name].Schema.OpenAPIV3Schema) {
@@ -152,9 +155,13 @@ func readCRDs(file string) (crds []*apiextensionsv1.CustomResourceDefinition, er
 		} else if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		if crd.Kind == "CustomResourceDefinition" && crd.APIVersion == apiextensionsv1.SchemeGroupVersion.String() {
-			crds = append(crds, crd)
+		if crd.Kind != "CustomResourceDefinition" {
+			continue
 		}
+		if crd.APIVersion != apiextensionsv1.SchemeGroupVersion.String() {
+			return nil, fmt.Errorf("%s: %s has the version %s: write it in %s", file, crd.Name, crd.APIVersion, apiextensionsv1.SchemeGroupVersion)
+		}
+		crds = append(crds, crd)
 	}
 	if len(crds) == 0 {
 		return nil, fmt.Errorf("%s has no CustomResourceDefinition of %s", file, apiextensionsv1.SchemeGroupVersion)

@@ -421,6 +421,7 @@ func TestImportedNames(t *testing.T) {
 			`field: {type: object, x-kubernetes-map-type: "atomic\nfunc init() {}", additionalProperties: {type: string}}`,
 			`.field: the map type "atomic\nfunc init() {}": use atomic or granular`,
 		},
+		"a property that JSON in Go ignores":   {`"m²": {type: string}`, `: the name of the property "m²": use letters, digits and _$./-, and at least one letter or digit`},
 		"a property without letters":           {`"-": {type: string}`, `: the name of the property "-": use letters, digits and _$./-, and at least one letter or digit`},
 		"a key that is none of the properties": {list + `x-kubernetes-list-map-keys: [other]}`, `.field: the key "other" of the list: name a property of its elements`},
 		"a key of strings":                     {`field: {type: array, x-kubernetes-list-map-keys: [a], items: {type: string}}`, `.field: the key "a" of the list: name a property of its elements`},
@@ -435,6 +436,17 @@ func TestImportedNames(t *testing.T) {
 			require.Equal(t, before, tree(t, dir))
 		})
 	}
+}
+
+// A kind can't keep unknown fields, as definitions from before v1 do.
+func TestImportOfUnknownFields(t *testing.T) {
+	dir, file := newModule(t), definition(t, "", "field: {type: string}")
+	before := tree(t, dir)
+	write(t, "", file, strings.Replace(read(t, "", file), "scope: Namespaced", "scope: Namespaced\n  preserveUnknownFields: true", 1))
+	_, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{file}})
+	require.EqualError(t, err, "nothing has been written, since these can't be written in Go:\n"+
+		"breads.bakery.example.com: preserveUnknownFields: a kind would drop what its schema lacks: set it to false, with a structural schema")
+	require.Equal(t, before, tree(t, dir))
 }
 
 // A kind keeps the parts of its definition outside of the schema, or they are reported.
@@ -606,10 +618,14 @@ func TestImportedTexts(t *testing.T) {
 func TestImportErrorsNameTheFix(t *testing.T) {
 	other := filepath.Join(t.TempDir(), "deployment.yaml")
 	require.NoError(t, os.WriteFile(other, []byte("apiVersion: apps/v1\nkind: Deployment\n"), 0o600))
+	old := filepath.Join(t.TempDir(), "old.yaml")
+	require.NoError(t, os.WriteFile(old, []byte("apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\nmetadata: {name: breads.bakery.example.com}\n"), 0o600))
 	for name, test := range map[string]struct {
 		options kit.ImportOptions
 		want    string
 	}{
+		"an old definition": {kit.ImportOptions{Files: []string{old}},
+			old + ": breads.bakery.example.com has the version apiextensions.k8s.io/v1beta1: write it in apiextensions.k8s.io/v1"},
 		"another group": {kit.ImportOptions{Files: []string{"../../artifacts/crd/pizzas.yaml"}},
 			`pizzas.restaurant.programming-kubernetes.info: the module has no group restaurant.programming-kubernetes.info, but bakery.example.com: create it by "kit create group"`},
 		"no such version": {kit.ImportOptions{Files: []string{"../../artifacts/crd/pizzas.yaml"}, Versions: []string{"v2"}},
