@@ -32,12 +32,14 @@ import (
 )
 
 // importSpec imports a kind with a field in its spec. It returns the types of the version, the internal types,
-// and the findings.
+// and the findings about the field.
 func importSpec(t *testing.T, required, field string) (versioned, internal string, findings []string) {
 	t.Helper()
 	dir := newModule(t)
 	_, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{definition(t, required, "field: "+field)}, Report: func(finding string) {
-		findings = append(findings, strings.TrimPrefix(finding, "breads.bakery.example.com: v1: "))
+		if finding = strings.TrimPrefix(finding, "breads.bakery.example.com: v1: "); strings.HasPrefix(finding, "Bread.spec.field") {
+			findings = append(findings, finding)
+		}
 	}})
 	require.NoError(t, err)
 	return types(t, dir, "pkg/apis/bakery/v1/bread_types.go"), types(t, dir, "pkg/apis/bakery/bread_types.go"), findings
@@ -121,6 +123,16 @@ func TestImportedFields(t *testing.T) {
 		"number": {
 			field:     `{type: number, minimum: 0.5}`,
 			versioned: optional + "\tField *float64 `json:\"field,omitempty\"`\n", internal: "\tField *float64\n",
+			findings: []string{"Bread.spec.field: integers beyond 53 bits are rounded"},
+		},
+		"number within bounds": {
+			field:     `{type: number, minimum: -9007199254740992, maximum: 9007199254740992}`,
+			versioned: optional + "\tField *float64 `json:\"field,omitempty\"`\n", internal: "\tField *float64\n",
+		},
+		"numbers in a list": {
+			field:     `{type: array, items: {type: number, maximum: 1}}`,
+			versioned: optional + "\t// +listType=atomic\n\tField []float64", internal: "\tField []float64\n",
+			findings: []string{"Bread.spec.field[]: integers beyond 53 bits are rounded"},
 		},
 		"bytes": {
 			field:     `{type: string, format: byte}`,
@@ -151,6 +163,7 @@ func TestImportedFields(t *testing.T) {
 		"null that is required": {
 			field: `{type: string, nullable: true, minLength: 1}`, required: true,
 			versioned: required + "\tField *string `json:\"field\"`\n", internal: "\tField *string\n",
+			findings: []string{"Bread.spec.field: becomes null if a server-side apply lacks it"},
 		},
 		"null with a default": {
 			field:     `{type: string, nullable: true, default: a}`,
@@ -197,6 +210,36 @@ func TestImportedFields(t *testing.T) {
 			require.Equal(t, test.versioned, versioned[:min(len(test.versioned), len(versioned))])
 			require.Equal(t, test.internal, internal[:min(len(test.internal), len(internal))])
 			require.Equal(t, test.findings, findings)
+		})
+	}
+}
+
+// Lists become metav1.Condition only if that can hold all that their schemas accept.
+func TestImportedConditions(t *testing.T) {
+	for name, change := range map[string][2]string{
+		"another property":                    {"message: {", "severity: {type: string}, message: {"},
+		"unknown properties":                  {"items: {type: object,", "items: {type: object, x-kubernetes-preserve-unknown-fields: true,"},
+		"nullable elements":                   {"items: {type: object,", "items: {type: object, nullable: true,"},
+		"an optional time":                    {"required: [lastTransitionTime, ", "required: ["},
+		"nothing that is required":            {"required: [lastTransitionTime, message, reason, status, type], ", ""},
+		"a nullable reason":                   {"reason: {type: string,", "reason: {type: string, nullable: true,"},
+		"a nullable message":                  {"message: {type: string", "message: {type: string, nullable: true"},
+		"a time with a pattern":               {"format: date-time", `format: date-time, pattern: "\\.[0-9]{3}Z$"`},
+		"a nullable time":                     {"format: date-time", "format: date-time, nullable: true"},
+		"a nullable generation":               {"format: int64", "format: int64, nullable: true"},
+		"a default of the generation":         {"format: int64", "format: int64, default: 1"},
+		"another key":                         {"keys: [type]", "keys: [reason]"},
+		"another key beside the type":         {"keys: [type]", "keys: [type, reason]"},
+		"a list without keys":                 {"x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [type], ", ""},
+		"a generation of another type":        {"observedGeneration: {type: integer, format: int64}", "observedGeneration: {type: string}"},
+		"a status that is missing everywhere": {`, status: {type: string, enum: ["True", "False"]}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			field := conditions("type: string, format: date-time", "type: string, minLength: 1")
+			changed := strings.Replace(field, change[0], change[1], 1)
+			require.NotEqual(t, field, changed)
+			versioned, _, _ := importSpec(t, "", changed)
+			require.NotContains(t, versioned, "metav1.Condition")
 		})
 	}
 }
@@ -347,7 +390,7 @@ func TestImportedDefinitions(t *testing.T) {
 			},
 		},
 		"times": {
-			findings: []string{"Rental.spec.any: integers beyond 32 bits are refused", "Rental: an empty spec is dropped"},
+			findings: []string{"Rental.spec.any: integers beyond 32 bits are refused", "Rental.spec.ratio: integers beyond 53 bits are rounded", "Rental: an empty spec is dropped"},
 			lines:    []string{"RenewTime *string `json", "Any *intstr.IntOrString", "Key *string `json"},
 		},
 	} {
@@ -469,6 +512,7 @@ func TestImportedKind(t *testing.T) {
 		`the category all, which is left out: "kubectl get all" would fail for users without permission to list breads`,
 		"the conversion webhook: write its conversions in Go",
 		"v1: the deprecation: say it as docs/adding-a-kind.md shows",
+		"v1: Bread.spec: becomes empty if a server-side apply lacks it",
 	}, findings)
 	require.Contains(t, read(t, dir, "pkg/registry/bakery/bread.go"), "\t\tCategories: []string{\"baked\"},\n")
 }

@@ -19,6 +19,7 @@ package kit
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -233,8 +234,12 @@ func (r *schemaReader) complete(field *goField, of *goStruct, path string, schem
 		r.report(path, "null becomes an empty object")
 	case required:
 		field.Omit = ""
+		r.report(path, "becomes null if a server-side apply lacks it")
 	default:
 		r.report(path, "null is dropped")
+	}
+	if isRoot && required && schema.Default == nil && len(schema.Required) == 0 {
+		r.report(path, "becomes empty if a server-side apply lacks it")
 	}
 	field.Tags = []string{"+optional"}
 	if required {
@@ -288,6 +293,9 @@ func (r *schemaReader) typeOf(name, path string, schema *apiextensionsv1.JSONSch
 		}
 		return &goType{text: "int64"}
 	case "number":
+		if !isExact(schema) {
+			r.report(path, "integers beyond 53 bits are rounded")
+		}
 		return &goType{text: "float64"}
 	case "boolean":
 		return &goType{text: "bool"}
@@ -319,20 +327,32 @@ func (r *schemaReader) elementOf(name, path string, schema *apiextensionsv1.JSON
 	return r.typeOf(name, path, schema)
 }
 
+// isExact tells whether a float64 can hold all integers of a number.
+func isExact(schema *apiextensionsv1.JSONSchemaProps) bool {
+	const limit = 1 << 53
+	return schema.Minimum != nil && *schema.Minimum >= -limit && schema.Maximum != nil && *schema.Maximum <= limit
+}
+
 // isConditions tells whether metav1.Condition can hold the elements of a list.
 func isConditions(schema *apiextensionsv1.JSONSchemaProps) bool {
 	element := schema.Items.Schema
+	if element.Type != "object" || element.Nullable || keepsUnknown(element) || element.XEmbeddedResource {
+		return false
+	}
 	for _, name := range []string{"message", "reason", "status", "type"} {
 		property := element.Properties[name]
 		// In Go, a missing property is empty.
 		pattern, err := regexp.Compile(property.Pattern)
 		isFound := name == "message" || err == nil && !pattern.MatchString("") || refusesEmpty(&property)
-		if property.Type != "string" || !slices.Contains(element.Required, name) || !isFound {
+		if property.Type != "string" || property.Nullable || !slices.Contains(element.Required, name) || !isFound {
 			return false
 		}
 	}
 	time, generation := element.Properties["lastTransitionTime"], element.Properties["observedGeneration"]
-	return time.Type == "string" && time.Format == "date-time" && generation.Type == "integer" &&
+	// The time is written in another way, which further rules may refuse.
+	isPlain := reflect.DeepEqual(time, apiextensionsv1.JSONSchemaProps{Type: "string", Format: "date-time", Description: time.Description})
+	// A generation of 0 is missing, and must not become a default.
+	return isPlain && generation.Type == "integer" && !generation.Nullable && generation.Default == nil &&
 		len(element.Properties) == 6 && len(element.Required) == 5 && slices.Contains(element.Required, "lastTransitionTime") &&
 		slices.Equal(schema.XListMapKeys, []string{"type"})
 }

@@ -255,9 +255,9 @@ func validateLost(of Schema, sent map[string]any, object runtime.Object) error {
 	}
 	var lost []string
 	for name, value := range kept {
-		// Structs are written even if they were not sent. Other such fields are validated as they are written.
+		// Structs and nulls are written even if they were not sent. Other such fields are validated as they are written.
 		_, isStruct := value.(map[string]any)
-		if _, isSent := sent[name]; isStruct && !isSent && name != "metadata" {
+		if _, isSent := sent[name]; (isStruct || value == nil) && !isSent && name != "metadata" {
 			lost = append(lost, name)
 		}
 	}
@@ -293,7 +293,7 @@ func concerns(field, path string) bool {
 	return isRoot || strings.HasPrefix(field+".", path+".") || strings.HasPrefix(path+".", field+".")
 }
 
-// lostIn returns the paths of what the decoded value lacks of the one that was sent.
+// lostIn returns the paths of what the decoded value lacks of the one that was sent, and of nulls that it adds.
 func lostIn(sent, kept any, path string) (lost []string) {
 	switch sent := sent.(type) {
 	case map[string]any:
@@ -305,6 +305,12 @@ func lostIn(sent, kept any, path string) (lost []string) {
 			if other, found := kept[name]; found {
 				lost = append(lost, lostIn(value, other, path+"."+name)...)
 			} else {
+				lost = append(lost, path+"."+name)
+			}
+		}
+		for name, value := range kept {
+			// A field that may be null, but not missing, is written as null.
+			if _, isSent := sent[name]; !isSent && value == nil {
 				lost = append(lost, path+"."+name)
 			}
 		}

@@ -38,6 +38,7 @@ func TestLost(t *testing.T) {
 		"one that a float64 can't hold":   {fields("a", int64(1<<53+1)), fields("a", float64(1<<53)), []string{"o.a"}},
 		"a number with a point as an int": {fields("a", float64(1)), fields("a", int64(1)), []string{"o.a"}},
 		"empty and null":                  {fields("a", "", "b", nil, "c", fields()), fields(), []string{"o.a", "o.b", "o.c"}},
+		"null that was not sent":          {fields("a", fields()), fields("a", fields("b", nil)), []string{"o.a.b"}},
 		"in lists":                        {fields("a", []any{fields("b", ""), fields("b", "c")}), fields("a", []any{fields(), fields("b", "c")}), []string{"o.a.0.b"}},
 		"a shorter list":                  {fields("a", []any{int64(1)}), fields("a", []any{}), []string{"o.a"}},
 	} {

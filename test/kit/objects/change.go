@@ -353,7 +353,7 @@ func (c *changes) number(schema *Schema, path string, at []any) {
 	c.add(path, "string for a number", at, "1.5")
 	for _, other := range []named{
 		{"integer for a number", "1"}, {"number as 1e3", "1e3"}, {"number as 1.0", "1.0"}, {"number of many digits", "0.1234567890123456789"},
-		{"large integer for a number", "12345678901234567890"}, {"beyond 64 bits of a number", "1e400"},
+		{"large integer for a number", "12345678901234567890"}, {"beyond 53 bits of a number", "9007199254740993"}, {"beyond 64 bits of a number", "1e400"},
 	} {
 		c.add(path, other.name, at, json.Number(other.text))
 	}

@@ -160,6 +160,7 @@ func TestChanges(t *testing.T) {
 				`.a number as 1.0: {"a":1.0}`,
 				`.a number of many digits: {"a":0.1234567890123456789}`,
 				`.a large integer for a number: {"a":12345678901234567890}`,
+				`.a beyond 53 bits of a number: {"a":9007199254740993}`,
 				`.a beyond 64 bits of a number: {"a":1e400}`,
 				`.a at the minimum: {"a":0.5}`,
 				`.a below the minimum: {"a":0.25}`,
