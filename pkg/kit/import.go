@@ -227,13 +227,11 @@ func readDefinition(ctx context.Context, dir string, crd *apiextensionsv1.Custom
 		}
 	}
 	for _, name := range kind.options.Versions {
-		subresources := definitions[name].Subresources
 		version := &importedVersion{definition: definitions[name], reader: &schemaReader{kind: string(kind.options.Name), names: names[crd.Spec.Group]}}
-		version.root = version.reader.readSchema(version.definition.Schema.OpenAPIV3Schema, subresources != nil && subresources.Status != nil)
+		version.root = version.reader.readSchema(version.definition.Schema.OpenAPIV3Schema, version.hasStatus())
 		kind.versions[name] = version
 	}
-	preferred := kind.versions[kind.options.Preferred()]
-	kind.options.Status = preferred.definition.Subresources != nil && preferred.definition.Subresources.Status != nil
+	kind.options.Status = kind.versions[kind.options.Preferred()].hasStatus()
 	kind.find()
 	return kind, nil
 }
@@ -361,15 +359,24 @@ func (k *importedKind) find() {
 	if conversion := k.crd.Spec.Conversion; conversion != nil && conversion.Strategy == apiextensionsv1.WebhookConverter {
 		k.findings = append(k.findings, "the conversion webhook: write its conversions in Go")
 	}
+	fields := k.selectableFields()
 	var notes []string
-	made.Selectors, notes = selectable(made.Root, preferred.definition.SelectableFields)
-	subresources := preferred.definition.Subresources
-	k.options.Scale, k.made = subresources != nil && subresources.Scale != nil, made
+	made.Selectors, notes = selectable(made.Root, fields)
+	k.options.Scale = slices.ContainsFunc(slices.Collect(maps.Values(k.versions)), (*importedVersion).hasScale)
+	k.made = made
 	k.findings = append(k.findings, notes...)
+	for _, version := range k.crd.Spec.Versions {
+		if !version.Served {
+			k.findings = append(k.findings, "the version "+version.Name+", which is not served")
+		}
+	}
 	for _, name := range k.options.Versions {
 		version := k.versions[name]
 		if version.definition.Deprecated {
 			k.findings = append(k.findings, name+": the deprecation: say it as docs/adding-a-kind.md shows")
+		}
+		for _, finding := range k.differences(version, fields) {
+			k.findings = append(k.findings, name+": "+finding)
 		}
 		for _, finding := range version.reader.findings {
 			// A finding of the preferred version is not repeated for others.
@@ -378,6 +385,60 @@ func (k *importedKind) find() {
 			}
 		}
 	}
+}
+
+// selectableFields returns the fields that clients can select in one of the versions.
+func (k *importedKind) selectableFields() (all []apiextensionsv1.SelectableField) {
+	for _, name := range k.options.Versions {
+		for _, field := range k.versions[name].definition.SelectableFields {
+			if !slices.Contains(all, field) {
+				all = append(all, field)
+			}
+		}
+	}
+	return all
+}
+
+// differences says how a version becomes like the others, in what a kind has in all of its versions.
+func (k *importedKind) differences(version *importedVersion, fields []apiextensionsv1.SelectableField) (findings []string) {
+	preferred := k.options.Preferred()
+	switch {
+	case version.hasStatus() && !k.options.Status:
+		findings = append(findings, "the subresource status, which "+preferred+" lacks")
+	case !version.hasStatus() && k.options.Status:
+		findings = append(findings, "the subresource status of "+preferred+" is added")
+	}
+	if k.options.Scale && !version.hasScale() {
+		findings = append(findings, "the subresource scale is in discovery, and answers 404")
+	}
+	for _, field := range fields {
+		if !slices.Contains(version.definition.SelectableFields, field) {
+			findings = append(findings, "the field selector "+field.JSONPath+" of another version is added")
+		}
+	}
+	conversion := k.crd.Spec.Conversion
+	if isWebhook := conversion != nil && conversion.Strategy == apiextensionsv1.WebhookConverter; !isWebhook && !slices.Equal(version.types(), k.versions[preferred].types()) {
+		findings = append(findings, "the conversion, as its fields differ from those of "+preferred+": write it in Go")
+	}
+	return findings
+}
+
+func (v *importedVersion) hasStatus() bool {
+	return v.definition.Subresources != nil && v.definition.Subresources.Status != nil
+}
+
+func (v *importedVersion) hasScale() bool {
+	return v.definition.Subresources != nil && v.definition.Subresources.Scale != nil
+}
+
+// types describes the fields in Go, which have the same names in all versions.
+func (v *importedVersion) types() (all []string) {
+	for _, of := range append(v.reader.structs, v.root) {
+		for _, field := range of.Fields {
+			all = append(all, fmt.Sprint(of.Name, field.Name, field.Pointer, field.Type))
+		}
+	}
+	return all
 }
 
 // write writes the types of each version, and the internal types, which equal those of the preferred version. A
