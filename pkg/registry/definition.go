@@ -337,8 +337,8 @@ func lostIn(sent, kept any, path string) (lost []string) {
 	return nil
 }
 
-// addDefined adds the errors of the kind's Definition in the version of the request. It leaves out errors that are
-// already known.
+// addDefined adds the errors of the kind's Definition in the version of the request. It leaves out those that the kind
+// has found.
 func (s strategy[O]) addDefined(ctx context.Context, obj, old runtime.Object, errs field.ErrorList) field.ErrorList {
 	type place struct {
 		of    field.ErrorType
@@ -349,8 +349,7 @@ func (s strategy[O]) addDefined(ctx context.Context, obj, old runtime.Object, er
 		known.Insert(place{err.Type, err.Field})
 	}
 	for _, err := range s.validateDefined(ctx, obj, old) {
-		if at := (place{err.Type, err.Field}); !known.Has(at) {
-			known.Insert(at)
+		if !known.Has(place{err.Type, err.Field}) {
 			errs = append(errs, err)
 		}
 	}

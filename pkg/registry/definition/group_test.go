@@ -205,6 +205,18 @@ spec:
 	require.EqualValues(t, 2, updated.(*workshop.Machine).Generation)
 }
 
+// Clients get all errors of a field.
+func TestErrorsOfAField(t *testing.T) {
+	sites := workshopkinds.Site()
+	sites.Definition = definition.New(strings.Replace(typedSites, "rule: self != 7", "rule: self != 8, message: not eight}, {rule: self < 8, message: too large", 1))
+	of := group()
+	of.Kinds = []registry.Declaration{sites}
+	stored := registrytesting.NewStorage(t, of)
+	site := &workshop.Site{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: workshop.SiteSpec{Capacity: 8, Region: "north"}}
+	_, err := stored.ByVersion["v1"]["sites"].(rest.Creater).Create(stored.Context(t.Context(), "v1", "sites", ""), site, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+	require.EqualError(t, err, `Site.workshop.example.com "a" is invalid: [spec.capacity: Invalid value: 8: not eight, spec.capacity: Invalid value: 8: too large]`)
+}
+
 // The workshop's types have no messages.
 func TestWithoutMessages(t *testing.T) {
 	scheme := runtime.NewScheme()
