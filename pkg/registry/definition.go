@@ -288,7 +288,8 @@ func validateLost(of Schema, sent map[string]any, object runtime.Object) error {
 
 // concerns tells whether an error of a field is about a path, or what is above or below.
 func concerns(field, path string) bool {
-	field = strings.NewReplacer("[", ".", "]", "").Replace(field)
+	// Errors of a scale are about JSON paths.
+	field = strings.TrimPrefix(strings.NewReplacer("[", ".", "]", "").Replace(field), ".")
 	isRoot := field == "" || field == "<nil>"
 	return isRoot || strings.HasPrefix(field+".", path+".") || strings.HasPrefix(path+".", field+".")
 }

@@ -54,7 +54,7 @@ func TestLost(t *testing.T) {
 func TestConcerns(t *testing.T) {
 	const lost = "spec.parts.0.name"
 	for field, want := range map[string]bool{
-		"spec.parts[0].name": true, "spec.parts[0].name.x": true, "spec.parts[0]": true, "spec": true, "<nil>": true, "": true,
+		"spec.parts[0].name": true, "spec.parts[0].name.x": true, "spec.parts[0]": true, "spec": true, ".spec.parts": true, "<nil>": true, "": true,
 		"spec.parts[0].names": false, "spec.parts[1].name": false, "spec.phase": false, "sp": false, "status": false,
 	} {
 		if got := concerns(field, lost); got != want {

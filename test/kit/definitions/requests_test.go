@@ -121,6 +121,9 @@ func TestRequests(t *testing.T) {
 		"create what a pattern refuses":   {"", `"spec":{"capacity":2,"region":"North"}}`, false, 422},
 		"create what a rule refuses":      {"", `"spec":{"capacity":2,"region":"south"}}`, false, 422},
 		"create another type":             {"", `"spec":{"capacity":"2"}}`, false, 422},
+		"create an integer as 2.0":        {"", `"spec":{"capacity":2.0}}`, false, 422},
+		"create an integer as 1e1":        {"", `"spec":{"capacity":1e1}}`, false, 422},
+		"create a fraction":               {"", `"spec":{"capacity":2.5}}`, false, 422},
 		"create an odd one":               {"", `"spec":{"capacity":3}}`, false, 422},
 		"merge":                           {merge, `{"spec":{"capacity":6}}`, false, 200},
 		"merge null":                      {merge, `{"spec":{"region":null}}`, false, 200},
@@ -131,6 +134,7 @@ func TestRequests(t *testing.T) {
 		"patch away what is required":     {json, `[{"op":"remove","path":"/spec/capacity"}]`, false, 422},
 		"patch another type":              {json, `[{"op":"replace","path":"/spec/region","value":1}]`, false, 422},
 		"apply":                           {apply, site + `"metadata":{"name":"stored"},"spec":{"region":"east"}}`, false, 200},
+		"apply an integer as 6.0":         {apply, site + `"metadata":{"name":"stored"},"spec":{"capacity":6.0}}`, false, 200},
 		"apply an invalid one":            {apply, site + `"metadata":{"name":"stored"},"spec":{"region":"East"}}`, false, 422},
 		"apply what a transition refuses": {apply, site + `"metadata":{"name":"stored"},"spec":{"capacity":2}}`, false, 422},
 	} {
