@@ -59,6 +59,8 @@ type Schema interface {
 	// Validate returns the errors of an object, which it may change. Old is the object that it replaces, or nil. For an
 	// update of /status, status is true.
 	Validate(ctx context.Context, object, old map[string]any, status bool) field.ErrorList
+	// ValidateSent returns the errors of an object in a request, but for rules about an old object.
+	ValidateSent(ctx context.Context, object map[string]any) field.ErrorList
 	// Table prints objects of the version, and lists of them, in the columns of the version.
 	Table() rest.TableConvertor
 	// Replicas is the path of the number of replicas that /scale writes, or nil without /scale.
@@ -276,7 +278,7 @@ func validateLost(of Schema, sent map[string]any, object runtime.Object) error {
 	}
 	complete := maps.Clone(sent)
 	complete["metadata"] = metadata
-	errs := slices.DeleteFunc(of.Validate(context.Background(), complete, nil, false), func(err *field.Error) bool {
+	errs := slices.DeleteFunc(of.ValidateSent(context.Background(), complete), func(err *field.Error) bool {
 		return !slices.ContainsFunc(lost, func(path string) bool { return concerns(err.Field, path) })
 	})
 	// One without a value only tells that there are other errors.

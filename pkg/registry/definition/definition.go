@@ -113,6 +113,8 @@ type versionSchema struct {
 	table          rest.TableConvertor
 	scale          *apiextensions.CustomResourceSubresourceScale
 	object, status strategy
+	// sent has no rules about an old object.
+	sent strategy
 }
 
 func newSchema(crd *apiextensionsv1.CustomResourceDefinition, version apiextensionsv1.CustomResourceDefinitionVersion) (*versionSchema, error) {
@@ -149,12 +151,40 @@ func newSchema(crd *apiextensionsv1.CustomResourceDefinition, version apiextensi
 		}
 	}
 	kind := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}
-	object := customresource.NewStrategy(nil, crd.Spec.Scope == apiextensionsv1.NamespaceScoped, kind, validator, statusValidator, structural, status, scale, nil)
-	table, err := tableconvertor.New(columns(version))
-	if err != nil {
+	newStrategy := func(structural *structuralschema.Structural) (object, ofStatus strategy) {
+		of := customresource.NewStrategy(nil, crd.Spec.Scope == apiextensionsv1.NamespaceScoped, kind, validator, statusValidator, structural, status, scale, nil)
+		return of, customresource.NewStatusStrategy(of)
+	}
+	made := &versionSchema{structural: structural, scale: scale}
+	made.object, made.status = newStrategy(structural)
+	made.sent = made.object
+	if others, changed := withoutOptionalRules(structural); changed {
+		made.sent, _ = newStrategy(others)
+	}
+	if made.table, err = tableconvertor.New(columns(version)); err != nil {
 		return nil, err
 	}
-	return &versionSchema{structural, table, scale, object, customresource.NewStatusStrategy(object)}, nil
+	return made, nil
+}
+
+// withoutOptionalRules returns a schema without the rules that compare new objects with nothing, and whether there are
+// any.
+func withoutOptionalRules(structural *structuralschema.Structural) (without *structuralschema.Structural, changed bool) {
+	without = structural.DeepCopy()
+	drop := func(from *structuralschema.ValidationExtensions) bool {
+		before := len(from.XValidations)
+		from.XValidations = slices.DeleteFunc(from.XValidations, func(rule apiextensionsv1.ValidationRule) bool {
+			return rule.OptionalOldSelf != nil && *rule.OptionalOldSelf
+		})
+		dropped := len(from.XValidations) < before
+		changed = changed || dropped
+		return dropped
+	}
+	(&structuralschema.Visitor{
+		Structural:            func(s *structuralschema.Structural) bool { return drop(&s.ValidationExtensions) },
+		NestedValueValidation: func(v *structuralschema.NestedValueValidation) bool { return drop(&v.ValidationExtensions) },
+	}).Visit(without)
+	return without, changed
 }
 
 // columns returns the columns that kube-apiserver shows besides the name.
@@ -236,6 +266,13 @@ func number(object map[string]any, path string) (int32, error) {
 
 // names returns the field names on a JSON path, which has no lists.
 func names(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
+
+// ValidateSent implements registry.Schema.
+func (s *versionSchema) ValidateSent(ctx context.Context, object map[string]any) field.ErrorList {
+	created := &unstructured.Unstructured{Object: object}
+	s.object.PrepareForCreate(ctx, created) // Which drops a status that has a subresource.
+	return s.sent.Validate(ctx, created)
+}
 
 // Validate implements registry.Schema.
 func (s *versionSchema) Validate(ctx context.Context, object, old map[string]any, status bool) field.ErrorList {

@@ -205,6 +205,32 @@ spec:
 	require.EqualValues(t, 2, updated.(*workshop.Machine).Generation)
 }
 
+// Rules for new objects do not apply to updates with values that Go loses.
+func TestRulesForNewObjects(t *testing.T) {
+	sites := workshopkinds.Site()
+	sites.Definition = definition.New(strings.Replace(typedSites, "          type: object\n",
+		"          type: object\n          x-kubernetes-validations: [{rule: oldSelf.hasValue() || self.spec.capacity < 5, message: is too large at first, optionalOldSelf: true}]\n", 1))
+	of := group()
+	of.Kinds = []registry.Declaration{sites}
+	stored := registrytesting.NewStorage(t, of)
+	ctx, kind := stored.Context(t.Context(), "v1", "sites", ""), stored.ByVersion["v1"]["sites"].(rest.StandardStorage)
+	codecs, err := of.Serializer(stored.Scheme, stored.Codecs)
+	require.NoError(t, err)
+	decoder := codecs.DecoderToVersion(codecs.SupportedMediaTypes()[0].Serializer, runtimeschema.GroupVersion{Group: workshop.GroupName, Version: runtime.APIVersionInternal})
+	sent, _, err := decoder.Decode([]byte(`{"apiVersion":"workshop.example.com/v1","kind":"Site","metadata":{"name":"a"},"spec":{"capacity":6,"region":null}}`), nil, nil)
+	require.NoError(t, err)
+	large := sent.(*workshop.Site)
+	_, err = kind.Create(ctx, large.DeepCopy(), rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+	require.ErrorContains(t, err, "is too large at first")
+	small := large.DeepCopy()
+	small.Spec.Capacity = 3
+	created, err := kind.Create(ctx, small, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+	require.NoError(t, err)
+	large.ResourceVersion = created.(*workshop.Site).ResourceVersion
+	_, _, err = kind.Update(ctx, "a", rest.DefaultUpdatedObjectInfo(large), nil, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
+	require.NoError(t, err)
+}
+
 // Clients get all errors of a field.
 func TestErrorsOfAField(t *testing.T) {
 	sites := workshopkinds.Site()
