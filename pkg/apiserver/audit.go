@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -63,6 +64,10 @@ func (o CompletedOptions) applyAudit(config *genericapiserver.Config) error {
 	return nil
 }
 
+// maxAuditURI is how much of the path and query an event has. Collectors get events late, and strangers may send 272 KiB
+// with each of them.
+const maxAuditURI = 4 << 10
+
 // auditBackend corrects the library's events and bounds its shutdown.
 type auditBackend struct {
 	audit.Backend
@@ -76,6 +81,9 @@ func (b auditBackend) ProcessEvents(events ...*auditinternal.Event) bool {
 		status := event.ResponseStatus
 		if status != nil && status.Code == http.StatusInternalServerError && event.Annotations["authorization.k8s.io/reason"] == "internal error" {
 			status.Code = http.StatusServiceUnavailable
+		}
+		if len(event.RequestURI) > maxAuditURI {
+			event.RequestURI = strings.Clone(event.RequestURI[:maxAuditURI]) // The rest is forgotten.
 		}
 		if event.Verb == "patch" && event.RequestObject != nil {
 			event.RequestObject = validPatch(event.RequestObject)

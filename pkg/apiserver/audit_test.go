@@ -18,6 +18,7 @@ package apiserver
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,11 +48,14 @@ func TestRecordedEvents(t *testing.T) {
 		return auditinternal.Event{ResponseStatus: &metav1.Status{Code: code}, Annotations: map[string]string{"authorization.k8s.io/reason": reason}}
 	}
 	for name, test := range map[string]struct{ event, want auditinternal.Event }{
-		"nothing":               {auditinternal.Event{Verb: "patch"}, auditinternal.Event{Verb: "patch"}},
-		"JSON stays as it is":   {patch(`{"b": 1, "a": 1e0}`), patch(`{"b": 1, "a": 1e0}`)},
-		"YAML in flow style":    {patch(`{a: [b]} # c`), patch(`{"a":["b"]}`)},
-		"neither":               {patch(`{a: b`), patch(`"{a: b"`)},
-		"a failure":             {answer(http.StatusInternalServerError, ""), answer(http.StatusInternalServerError, "")},
+		"nothing":             {auditinternal.Event{Verb: "patch"}, auditinternal.Event{Verb: "patch"}},
+		"JSON stays as it is": {patch(`{"b": 1, "a": 1e0}`), patch(`{"b": 1, "a": 1e0}`)},
+		"YAML in flow style":  {patch(`{a: [b]} # c`), patch(`{"a":["b"]}`)},
+		"neither":             {patch(`{a: b`), patch(`"{a: b"`)},
+		"a failure":           {answer(http.StatusInternalServerError, ""), answer(http.StatusInternalServerError, "")},
+		"a long query": {
+			auditinternal.Event{RequestURI: "/?" + strings.Repeat("a", 2*maxAuditURI)}, auditinternal.Event{RequestURI: "/?" + strings.Repeat("a", maxAuditURI-2)},
+		},
 		"undecided permissions": {answer(http.StatusInternalServerError, "internal error"), answer(http.StatusServiceUnavailable, "internal error")},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -368,11 +368,11 @@ func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserve
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
 	handler = limits.WithInFlightLimit(handler, codecs, config.RequestInfoResolver, longRunning, c.forwardedFor(config), c.Bounds) // Outside the library, which forgets reset streams.
 	handler = filters.WithRetryableErrors(handler, codecs)                                                                         // Rewrites refusals of the handlers inside.
-	handler = limits.WithResponseDeadlines(handler, c.Bounds)                                                                      // Also for refusals by the library.
+	handler = filters.WithDirectClients(handler, codecs, c.frontProxy.Sends)                                                       // Before the library reviews impersonation.
+	handler = transport.WithKnownCertificates(handler, config.SecureServing.ClientCA)                                              // Before the library verifies them.
+	handler = filters.WithRequestBounds(handler, codecs, c.Bounds)                                                                 // Before authentication.
+	handler = limits.WithResponseDeadlines(handler, c.Bounds)                                                                      // Also for refusals by all of these.
 	handler = filters.WithBodyDeadline(handler, config.RequestTimeout)
-	handler = filters.WithDirectClients(handler, codecs, c.frontProxy.Sends)          // Before the library reviews impersonation.
-	handler = transport.WithKnownCertificates(handler, config.SecureServing.ClientCA) // Before the library verifies them.
-	handler = filters.WithRequestBounds(handler, codecs, c.Bounds)                    // Before authentication.
 	handler = c.drain.Handler(handler)
 	handler = cluster.WithServerHeader(handler, c.Name)
 	return handler

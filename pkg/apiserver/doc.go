@@ -36,11 +36,11 @@ limitations under the License.
 //
 //   - WithServerHeader names the server that answers.
 //   - Handler counts the requests of a connection, so that a server that stops can end it between two.
+//   - WithBodyDeadline ends the wait for a body that does not come.
+//   - WithResponseDeadlines ends responses that their clients do not read.
 //   - WithRequestBounds refuses headers, paths and queries that are too long.
 //   - WithKnownCertificates ignores certificates of strangers.
 //   - WithDirectClients leaves impersonation and audit IDs to the front proxy.
-//   - WithBodyDeadline ends the wait for a body that does not come.
-//   - WithResponseDeadlines ends responses that their clients do not read.
 //   - WithRetryableErrors makes the library's texts for "later" a Status with Retry-After.
 //   - WithInFlightLimit refuses requests beyond the bound of those in work.
 //   - DefaultBuildHandlerChain is the library's: panics, deadlines, authentication, audit,

@@ -25,6 +25,8 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
+	"io"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -39,6 +41,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 )
 
 // issue returns a certificate of the issuer, or of a new certificate authority if there is
@@ -270,4 +275,40 @@ func TestCallersWithAPath(t *testing.T) {
 	options.PathFile = "/missing"
 	_, err = options.callers(&genericapiserver.SecureServingInfo{}, nil)
 	require.ErrorContains(t, err, "reading the file of --path-file: open /missing")
+}
+
+// The address of a caller may have more connections than others: each review in work takes one.
+func TestConnectionsOfCallers(t *testing.T) {
+	const path = "qwertyuiopasdfghjklzxcvbnm"
+	file := filepath.Join(t.TempDir(), "path")
+	require.NoError(t, os.WriteFile(file, []byte(path), 0o600))
+	for name, test := range map[string]struct {
+		path string
+		more bool
+	}{
+		"a caller":         {"/" + path + "/validate", true},
+		"a health check":   {"/readyz", false},
+		"of another path":  {"/validate", false},
+		"of a part of one": {"/" + path[1:] + "/validate", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			drain := transport.NewDrain(0, limits.DefaultBounds())
+			server := httptest.NewUnstartedServer(drain.Handler(newHandler(t.Context(), inertWebhooks(), callers{pathFile: file})))
+			server.Listener = drain.Listener(transport.BoundConnections(server.Listener, limits.Bounds{ConnectionsPerClient: 1}))
+			server.StartTLS()
+			defer server.Close()
+			send := func() error {
+				client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+				t.Cleanup(client.CloseIdleConnections)
+				response, err := client.Get(server.URL + test.path)
+				if err != nil {
+					return err
+				}
+				_, err = io.Copy(io.Discard, response.Body) // Otherwise, the connection ends.
+				return errors.Join(err, response.Body.Close())
+			}
+			require.NoError(t, send())
+			require.Equal(t, test.more, send() == nil)
+		})
+	}
 }

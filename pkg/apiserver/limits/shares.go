@@ -21,8 +21,9 @@ import "sync"
 // Shares are parts of something that clients share. A client may have as much of it as it leaves to others: however
 // many clients there are, the next one finds some.
 type Shares struct {
-	// least and most are how much a client may have in any case, and at most.
-	least, most int64
+	// least and most are how much a client may have even if others have all, and at most. What clients have by the least
+	// may exceed the total by spare.
+	least, most, spare int64
 
 	mu    sync.Mutex
 	free  int64
@@ -34,19 +35,29 @@ func NewShares(total int64) *Shares {
 	return &Shares{most: total, free: total, taken: map[string]int64{}}
 }
 
-// NewBoundShares returns Shares of three times what a client may have at most. It gets the least even if others have
-// all.
+// NewBoundShares returns Shares of three times what a client may have at most, and as much again for clients that get
+// the least.
 func NewBoundShares(least, most int64) *Shares {
 	shares := NewShares(3 * most)
-	shares.least, shares.most = least, most
+	shares.least, shares.most, shares.spare = least, most, most
 	return shares
+}
+
+// WithLeast gives each client the least even if others have all, until clients have as much as spare beyond the total.
+func (s *Shares) WithLeast(least, spare int64) *Shares {
+	s.least, s.spare = least, spare
+	return s
 }
 
 // Take gives a part to a client, or tells that it would have more than it leaves.
 func (s *Shares) Take(client string, part int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.taken[client]+part > max(s.least, min(s.most, s.free-part)) {
+	may := min(s.most, s.free-part)
+	if s.free-part >= -s.spare {
+		may = max(may, s.least)
+	}
+	if s.taken[client]+part > may {
 		return false
 	}
 	s.move(client, part)

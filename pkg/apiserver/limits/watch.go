@@ -51,12 +51,17 @@ const (
 	eventsAhead = 16
 )
 
+// leastWatches is how many an account may have even if others have all. Otherwise, a dozen accounts would keep watches
+// from everybody else for as long as they like.
+const leastWatches = 8
+
 // Watches bound how many watches and streams there are at once. Accounts of the cluster itself may have any number.
 type Watches struct{ shares *Shares }
 
 // NewWatches returns the Watches of a server.
 func NewWatches(bounds Bounds) Watches {
-	return Watches{NewShares(max(2, bounds.RequestMemory/watchBytes))}
+	total := max(2, bounds.RequestMemory/watchBytes)
+	return Watches{NewShares(total).WithLeast(min(leastWatches, total/16), total/8)}
 }
 
 // Follow counts another stream until end is called, or tells that the account has as many as it leaves to others. A

@@ -69,9 +69,9 @@ func endHandshake(conn *boundedConn, presented []*x509.Certificate) error {
 	if size > maxCertificateBytes {
 		return fmt.Errorf("the client presents certificates of more than %d bytes", maxCertificateBytes)
 	}
-	conn.expect(arrivedBytes)
+	conn.expect(headerFactor)
 	if !conn.present(size) {
-		return fmt.Errorf("the certificates of the client have %d bytes, and count as more connections than its IP address may have", size)
+		return fmt.Errorf("the client presents certificates of %d bytes, and its IP address has the server hold too much already", size)
 	}
 	return nil
 }

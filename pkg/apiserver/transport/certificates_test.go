@@ -123,25 +123,18 @@ func TestCertificatesOfClients(t *testing.T) {
 	}
 }
 
-// Connections with large certificates count more than others, so that the certificates of all of them fit into memory.
-func TestCertificatesCountAsConnections(t *testing.T) {
-	const limit = 20
-	for name, test := range map[string]struct{ bytes, want int }{
-		"small": {20, limit},
-		"large": {4*certificateBytes + 20, limit / (1 + 4)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			serveCertificates(t, BoundConnections(listener, limits.Bounds{ConnectionsPerClient: limit}))
-			certificates := issueCertificates(t, 1, test.bytes)
-			got := 0
-			for ; got <= limit; got++ {
-				if _, err := present(t, listener, "http/1.1", certificates); err != nil {
-					break
-				}
-			}
-			require.Equal(t, test.want, got)
-		})
+// The certificates of all connections of a client are bounded together.
+func TestCertificatesOfConnections(t *testing.T) {
+	const bytes = 48 << 10
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	serveCertificates(t, BoundConnections(listener, limits.DefaultBounds()))
+	certificates := issueCertificates(t, 1, bytes)
+	got := 0
+	for ; got < 100; got++ {
+		if _, err := present(t, listener, "http/1.1", certificates); err != nil {
+			break
+		}
 	}
+	require.Equal(t, heldBytes/(len(certificates.Certificate[0])*certificateFactor), got)
 }

@@ -35,30 +35,36 @@ const proxyAddresses = 100
 // ten addresses would keep kube-apiserver from a server that has just started, and from the webhook.
 const leastConnections = 8
 
-// So many bytes count as one more connection.
+// What the server holds of a client before a request, in bytes of memory. The largest part is an estimate: all that a
+// client sends may be what takes the most.
 const (
-	// arrivedBytes are those of a handshake, or of headers over HTTP/1.1, that have not ended. Clients send two to four
-	// KiB. Parsed, headers take up to twenty-five times as much.
-	arrivedBytes = 4 << 10
-	// certificateBytes are those of a client's certificates. Parsed, they take up to sixteen times as much.
-	certificateBytes = 4 << 10
-	// headerBytes are those of headers over HTTP/2 that do not end in their first frame, as those of no usual client
-	// do. Decoded, they take up to forty times as much.
-	headerBytes = 1 << 10
+	// heldBytes is how much an IP address may have, a third of what all have. leastHeld is how much it may have even if
+	// others have all: a stream, and what clients send at once.
+	heldBytes, leastHeld = 32 << 20, 512 << 10
+	// handshakeFactor, headerFactor, blockFactor and certificateFactor are how many times their size handshakes, headers
+	// over HTTP/1.1, headers over HTTP/2 and parsed certificates take.
+	handshakeFactor, headerFactor, blockFactor, certificateFactor = 4, 25, 40, 16
 )
 
 // BoundConnections returns a listener that closes connections of an IP address beyond ConnectionsPerClient at a time,
-// or beyond as many as it leaves to others. An address of the front proxy may have any number. A connection counts more
-// than once while the server holds what the client has sent, before a request begins. The server has to be that of a
-// Drain, which tells when.
+// or beyond as many as it leaves to others. It also closes those that have the server hold more than heldBytes before
+// their requests begin. An address of the front proxy may have any number. The server has to be that of a Drain, which
+// tells when requests begin.
 func BoundConnections(listener net.Listener, bounds limits.Bounds) net.Listener {
 	most := int64(bounds.ConnectionsPerClient)
-	return &boundedListener{listener, limits.NewBoundShares(min(leastConnections, most), most), lru.New(proxyAddresses)}
+	return &boundedListener{
+		Listener: listener, shares: limits.NewBoundShares(min(leastConnections, most), most), held: limits.NewBoundShares(leastHeld, heldBytes),
+		trusted: lru.New(proxyAddresses), streamBytes: int64(bounds.HeaderBytes + bounds.PathBytes + bounds.QueryBytes),
+	}
 }
 
 type boundedListener struct {
 	net.Listener
-	shares *limits.Shares
+	// shares are those of connections, and held those of what the server holds for them.
+	shares, held *limits.Shares
+	// streamBytes is how much a stream over HTTP/2 takes that no handler of ours has. The library refuses some by
+	// itself, and keeps their decoded headers until the client has read that. A few bytes suffice for these headers.
+	streamBytes int64
 	// trusted are the IP addresses from which a front proxy has sent a request.
 	trusted *lru.Cache
 }
@@ -75,7 +81,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 			return conn, nil
 		}
 		if l.shares.Take(client, 1) {
-			return &boundedConn{Conn: conn, listener: l, client: client, unit: arrivedBytes}, nil
+			return &boundedConn{Conn: conn, listener: l, client: client, factor: handshakeFactor}, nil
 		}
 		_ = conn.Close() // The client is told by nothing else.
 	}
@@ -88,10 +94,10 @@ type boundedConn struct {
 	client   string
 
 	mu sync.Mutex
-	// unit is how many bytes that have arrived count as one more connection, or 0. arrived is their number.
-	unit, arrived int
-	// pending and certificates are how many more connections it counts as.
-	pending, certificates int64
+	// factor is how many times its size takes what arrives, or 0. arrived is its size.
+	factor, arrived int
+	// pending, streams and certificates are how much the server holds of what has arrived, and for what.
+	pending, streams, certificates int64
 	// free is set when it counts no longer.
 	free bool
 }
@@ -112,33 +118,53 @@ func (c *boundedConn) Read(p []byte) (int, error) {
 func (c *boundedConn) wait() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.unit > 0 && !c.count(&c.pending, c.arrived/c.unit) {
+	if c.factor > 0 && !c.hold(&c.pending, c.arrived*c.factor) {
 		return errHeld
 	}
 	return nil
 }
 
-var errHeld = errors.New("all connections of the client's IP address together have sent more than the server holds")
+var errHeld = errors.New("the connections of the client's IP address have sent more together than the server holds before a request")
 
-// expect has each unit of bytes that arrive from now on count as one more connection, and none if it is 0.
-func (c *boundedConn) expect(unit int) {
+// expect forgets what has arrived. What arrives from now on takes so many times its size, or does not count.
+func (c *boundedConn) expect(factor int) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.unit, c.arrived = unit, 0
-	c.count(&c.pending, 0)
+	c.factor, c.arrived = factor, 0
+	c.hold(&c.pending, 0)
 }
 
-// hold tells whether the server may hold so many bytes of headers.
-func (c *boundedConn) hold(bytes int) bool {
+// begin counts no more bytes until expect is called. The server holds the headers until then.
+func (c *boundedConn) begin() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.factor = 0
+}
+
+// block tells whether the client may have sent so many bytes of headers that have not ended.
+func (c *boundedConn) block(bytes int) bool {
 	if c == nil {
 		return true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.count(&c.pending, bytes/headerBytes)
+	return c.hold(&c.pending, bytes*blockFactor)
+}
+
+// open tells whether the client may have so many streams that no handler has.
+func (c *boundedConn) open(streams int) bool {
+	if c == nil {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hold(&c.streams, streams*int(c.listener.streamBytes))
 }
 
 // present tells whether the client may have certificates of so many bytes.
@@ -148,18 +174,18 @@ func (c *boundedConn) present(bytes int) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.count(&c.certificates, bytes/certificateBytes)
+	return c.hold(&c.certificates, bytes*certificateFactor)
 }
 
-// count tells whether the connection may count as so many more.
-func (c *boundedConn) count(of *int64, more int) bool {
-	change := int64(more) - *of
+// hold tells whether the server may hold so many bytes for something.
+func (c *boundedConn) hold(of *int64, bytes int) bool {
+	change := int64(bytes) - *of
 	switch {
 	case c.free || change == 0:
 		return true
 	case change < 0:
-		c.listener.shares.Give(c.client, -change)
-	case !c.listener.shares.Take(c.client, change):
+		c.listener.held.Give(c.client, -change)
+	case !c.listener.held.Take(c.client, change):
 		return false
 	}
 	*of += change
@@ -170,7 +196,8 @@ func (c *boundedConn) give() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.free {
-		c.listener.shares.Give(c.client, 1+c.pending+c.certificates)
+		c.listener.shares.Give(c.client, 1)
+		c.listener.held.Give(c.client, c.pending+c.streams+c.certificates)
 		c.free = true
 	}
 }

