@@ -35,8 +35,8 @@ const proxyAddresses = 100
 // ten addresses would keep kube-apiserver from a server that has just started, and from the webhook.
 const leastConnections = 8
 
-// What the server holds of a client before a request, in bytes of memory. The largest part is an estimate: all that a
-// client sends may be what takes the most.
+// The server holds memory for its clients before their requests, in bytes. These are estimates of the worst that a
+// client can send.
 const (
 	// heldBytes is how much an IP address may have, a third of what all have. leastHeld is how much it may have even if
 	// others have all: a stream, and what clients send at once.

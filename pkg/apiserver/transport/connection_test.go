@@ -119,7 +119,7 @@ func (l *boundedListener) holds(client string) int64 {
 	return heldBytes - left
 }
 
-// What the server holds of a client is bounded for all of its connections together, until its requests end.
+// All connections of a client share a bound on the memory that the server holds for them, until their requests end.
 func TestHeldBytes(t *testing.T) {
 	const client = "192.0.2.1"
 	listener := BoundConnections(nil, limits.DefaultBounds()).(*boundedListener)
