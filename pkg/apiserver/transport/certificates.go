@@ -70,7 +70,7 @@ func endHandshake(conn *boundedConn, presented []*x509.Certificate) error {
 		return fmt.Errorf("the client presents certificates of more than %d bytes", maxCertificateBytes)
 	}
 	conn.expect(headerFactor)
-	if !conn.present(size) {
+	if !conn.hold(forCertificates, size*certificateFactor) {
 		return fmt.Errorf("the client presents certificates of %d bytes, and its IP address has the server hold too much already", size)
 	}
 	return nil

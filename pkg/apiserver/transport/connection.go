@@ -87,6 +87,17 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
+// purpose is one of those that the server holds memory for: the next request, streams that no handler has, and
+// certificates.
+type purpose int
+
+const (
+	forRequest purpose = iota
+	forStreams
+	forCertificates
+	purposes
+)
+
 // boundedConn is a connection that counts.
 type boundedConn struct {
 	net.Conn
@@ -96,8 +107,8 @@ type boundedConn struct {
 	mu sync.Mutex
 	// factor is how many times its size takes what arrives, or 0. arrived is its size.
 	factor, arrived int
-	// pending, streams and certificates are how much the server holds of what has arrived, and for what.
-	pending, streams, certificates int64
+	// held is how much the server holds for each purpose.
+	held [purposes]int64
 	// free is set when it counts no longer.
 	free bool
 }
@@ -118,7 +129,7 @@ func (c *boundedConn) Read(p []byte) (int, error) {
 func (c *boundedConn) wait() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.factor > 0 && !c.hold(&c.pending, c.arrived*c.factor) {
+	if c.factor > 0 && !c.set(forRequest, c.arrived*c.factor) {
 		return errHeld
 	}
 	return nil
@@ -134,7 +145,7 @@ func (c *boundedConn) expect(factor int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.factor, c.arrived = factor, 0
-	c.hold(&c.pending, 0)
+	c.set(forRequest, 0)
 }
 
 // begin counts no more bytes until expect is called. The server holds the headers until then.
@@ -147,39 +158,24 @@ func (c *boundedConn) begin() {
 	c.factor = 0
 }
 
-// block tells whether the client may have sent so many bytes of headers that have not ended.
-func (c *boundedConn) block(bytes int) bool {
-	if c == nil {
-		return true
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.hold(&c.pending, bytes*blockFactor)
-}
-
 // open tells whether the client may have so many streams that no handler has.
 func (c *boundedConn) open(streams int) bool {
+	return c == nil || c.hold(forStreams, streams*int(c.listener.streamBytes))
+}
+
+// hold tells whether the server may hold so many bytes for a purpose, in place of those before.
+func (c *boundedConn) hold(what purpose, bytes int) bool {
 	if c == nil {
 		return true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.hold(&c.streams, streams*int(c.listener.streamBytes))
+	return c.set(what, bytes)
 }
 
-// present tells whether the client may have certificates of so many bytes.
-func (c *boundedConn) present(bytes int) bool {
-	if c == nil {
-		return true
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.hold(&c.certificates, bytes*certificateFactor)
-}
-
-// hold tells whether the server may hold so many bytes for something.
-func (c *boundedConn) hold(of *int64, bytes int) bool {
-	change := int64(bytes) - *of
+// set does that under the lock.
+func (c *boundedConn) set(what purpose, bytes int) bool {
+	change := int64(bytes) - c.held[what]
 	switch {
 	case c.free || change == 0:
 		return true
@@ -188,7 +184,7 @@ func (c *boundedConn) hold(of *int64, bytes int) bool {
 	case !c.listener.held.Take(c.client, change):
 		return false
 	}
-	*of += change
+	c.held[what] += change
 	return true
 }
 
@@ -197,7 +193,9 @@ func (c *boundedConn) give() {
 	defer c.mu.Unlock()
 	if !c.free {
 		c.listener.shares.Give(c.client, 1)
-		c.listener.held.Give(c.client, c.pending+c.streams+c.certificates)
+		for what := range c.held {
+			c.set(purpose(what), 0)
+		}
 		c.free = true
 	}
 }

@@ -145,13 +145,13 @@ func TestHeldBytes(t *testing.T) {
 		{"their request", func() error { conn.begin(); return receive(100_000) }, certificates + headers},
 		{"its end", func() error { conn.expect(headerFactor); return nil }, certificates},
 		{"HTTP/2", func() error { conn.expect(0); return receive(100_000) }, certificates},
-		{"headers of several frames", func() error { require.True(t, conn.block(4_000)); return nil }, certificates + block},
-		{"more than it may have", func() error { require.False(t, conn.block(heldBytes)); return nil }, certificates + block},
-		{"their end", func() error { require.True(t, conn.block(0)); return nil }, certificates},
+		{"headers of several frames", func() error { require.True(t, conn.hold(forRequest, 4_000*blockFactor)); return nil }, certificates + block},
+		{"more than it may have", func() error { require.False(t, conn.hold(forRequest, heldBytes*blockFactor)); return nil }, certificates + block},
+		{"their end", func() error { require.True(t, conn.hold(forRequest, 0*blockFactor)); return nil }, certificates},
 		{"streams", func() error { require.True(t, conn.open(2)); return nil }, certificates + 2*int(listener.streamBytes)},
 		{"the end", conn.Close, 0},
 		{"another end", conn.Close, 0},
-		{"what comes later", func() error { require.True(t, conn.block(4_000)); return nil }, 0},
+		{"what comes later", func() error { require.True(t, conn.hold(forRequest, 4_000*blockFactor)); return nil }, 0},
 	} {
 		require.NoError(t, step.do(), step.name)
 		require.EqualValues(t, step.want, listener.holds(client), step.name)

@@ -146,7 +146,7 @@ func (c *pacedConn) onFrame(length int, kind http2.FrameType, flags http2.Flags,
 		if flags.Has(http2.FlagHeadersEndHeaders) { // Of both kinds.
 			c.headers = 0
 		}
-		if !c.bounded.block(c.headers) || !c.awaitStreams() {
+		if !c.bounded.hold(forRequest, c.headers*blockFactor) || !c.awaitStreams() {
 			_ = c.Close()
 		}
 	}
