@@ -77,11 +77,14 @@ func (d definition) established() bool {
 }
 
 // converts tells whether a webhook converts between the versions.
-func (d definition) converts() bool {
-	var conversion struct {
+func (d definition) converts() bool { return byWebhook(d.Spec.Conversion) }
+
+// byWebhook tells whether a webhook does a conversion.
+func byWebhook(conversion json.RawMessage) bool {
+	var of struct {
 		Strategy string `json:"strategy"`
 	}
-	return json.Unmarshal(d.Spec.Conversion, &conversion) == nil && conversion.Strategy == "Webhook"
+	return json.Unmarshal(conversion, &of) == nil && of.Strategy == "Webhook"
 }
 
 // served returns the names of the served versions.

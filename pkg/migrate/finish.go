@@ -36,8 +36,9 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// endOfWatches is how long watches of the copies may last after the switch.
-const endOfWatches = 15 * time.Second
+// endOfWatches is how long watches of the copies may last after the switch: until kube-apiserver has answered all requests
+// that began before, whose timeout is a minute by default.
+const endOfWatches = 65 * time.Second
 
 // deletionTimeout bounds the wait for kube-apiserver to delete the copies of a definition.
 const deletionTimeout = 10 * time.Minute
@@ -221,8 +222,7 @@ func (p *plan) noteCopies(ctx context.Context, state State) error {
 }
 
 // awaitEndOfWatches waits until no client watches the copies. Such a client would take their
-// deletion for that of the objects. Servers end watches a second after the resource is no longer
-// served, and later while they have requests to answer.
+// deletion for that of the objects.
 func (s *session) awaitEndOfWatches(ctx context.Context) error {
 	return wait(ctx, time.Until(s.state.Switched.Add(endOfWatches)))
 }
@@ -235,11 +235,11 @@ func (s *session) finishBack(ctx context.Context) error {
 	return s.annotate(ctx, "")
 }
 
-// checkWritten returns an error if kube-apiserver has objects that were created there after the others had moved, as
-// while no APIService led to the server. They would be deleted as copies.
+// checkWritten returns an error if kube-apiserver has objects that were written there after they had moved, as while no
+// APIService led to the server. They would be deleted as copies.
 func (m *Migration) checkWritten(ctx context.Context, state State) error {
-	if state.Phase != Moved || !m.config.Defined {
-		return nil
+	if state.Phase != Moved || !m.config.Defined || state.Revisions == nil {
+		return nil // An aborted way back has written some of the copies.
 	}
 	moves, err := m.moves(ctx)
 	if err != nil {
@@ -247,32 +247,26 @@ func (m *Migration) checkWritten(ctx context.Context, state State) error {
 	}
 	var written []string
 	for _, move := range moves {
-		moved, err := strconv.ParseInt(state.Revisions[move.Resource], 10, 64)
-		if err != nil {
-			continue // An aborted way back has written some of the copies.
-		}
-		look := func(key string, revision int64) error {
-			if revision <= moved {
-				return nil
-			}
-			response, err := m.config.Etcd.Get(ctx, move.Prefix+key, clientv3.WithCountOnly())
-			if err == nil && response.Count == 0 {
+		// All objects of a resource that was defined later are new.
+		moved, _ := strconv.ParseInt(state.Revisions[move.Resource], 10, 64)
+		look := func(key string, revision int64) {
+			if revision > moved {
 				written = append(written, move.Resource+"/"+key)
 			}
-			return err
 		}
 		if m.config.KubeEtcd != nil {
-			_, err = m.inKubeEtcd().each(ctx, move, func(key string, kv *mvccpb.KeyValue) error { return look(key, kv.ModRevision) }, clientv3.WithKeysOnly())
+			_, err = m.inKubeEtcd().each(ctx, move, func(key string, kv *mvccpb.KeyValue) error {
+				look(key, kv.ModRevision)
+				return nil
+			}, clientv3.WithKeysOnly())
 		} else {
 			_, err = m.list(ctx, local(move.from), func(object *unstructured.Unstructured) error {
 				if object.GetDeletionTimestamp() != nil {
 					return nil // An earlier process may have deleted it.
 				}
-				revision, err := strconv.ParseInt(object.GetResourceVersion(), 10, 64)
-				if err != nil {
-					return err
-				}
-				return look(keyOf(object), revision)
+				revision, err := revisionOf(object.GetResourceVersion())
+				look(keyOf(object), revision)
+				return err
 			})
 		}
 		if err != nil {
@@ -284,8 +278,8 @@ func (m *Migration) checkWritten(ctx context.Context, state State) error {
 	}
 	const most = 10
 	return &refusal{
-		fmt.Sprintf("%d objects were created at kube-apiserver after the others had moved, and the server does not have them: %s", len(written), strings.Join(written[:min(most, len(written))], ", ")),
-		fmt.Sprintf("read them at /apis/%s, and create them at the server", path.Join(local(moves[0].from).Group, moves[0].from.Version, local(moves[0].from).Resource)),
+		fmt.Sprintf("%d objects were written at kube-apiserver after they had moved, and the server does not have that: %s", len(written), strings.Join(written[:min(most, len(written))], ", ")),
+		fmt.Sprintf("read them at /apis/%s, write what is missing at the server, and delete them there", path.Join(local(moves[0].from).Group, moves[0].from.Version, local(moves[0].from).Resource)),
 	}
 }
 

@@ -119,8 +119,7 @@ func TestFinishServed(t *testing.T) {
 	}
 }
 
-// What kube-apiserver has written since the objects moved is a copy if it had been written before, or if the server has
-// it, too.
+// Writes at kube-apiserver since the objects moved are not deleted as copies, also those of objects that the server has.
 func TestCheckWritten(t *testing.T) {
 	m := newMigration(t)
 	for name, test := range map[string]struct {
@@ -131,11 +130,12 @@ func TestCheckWritten(t *testing.T) {
 		want     string
 	}{
 		"written before":                {`"revisions": {"things": "6"}`, `"resourceVersion": "6"`, false, false, ""},
-		"written since":                 {`"revisions": {"things": "5"}`, `"resourceVersion": "6"`, false, false, "1 objects were created at kube-apiserver after the others had moved, and the server does not have them: things/default/one: read them at /apis/com/v1/things.example, and create them at the server"},
-		"at the server, too":            {`"revisions": {"things": "5"}`, `"resourceVersion": "6"`, true, false, ""},
+		"written since":                 {`"revisions": {"things": "5"}`, `"resourceVersion": "6"`, false, false, "1 objects were written at kube-apiserver after they had moved, and the server does not have that: things/default/one: read them at /apis/com/v1/things.example, write what is missing at the server, and delete them there"},
+		"changed since":                 {`"revisions": {"things": "5"}`, `"resourceVersion": "6"`, true, false, "1 objects were written at kube-apiserver after they had moved, and the server does not have that: things/default/one: read them at /apis/com/v1/things.example, write what is missing at the server, and delete them there"},
+		"defined later":                 {`"revisions": {"others": "7"}`, `"resourceVersion": "6"`, true, false, "1 objects were written at kube-apiserver after they had moved, and the server does not have that: things/default/one: read them at /apis/com/v1/things.example, write what is missing at the server, and delete them there"},
 		"deleted by an earlier process": {`"revisions": {"things": "5"}`, `"resourceVersion": "6", "deletionTimestamp": "2026-01-01T00:00:00Z"`, false, false, ""},
 		"moved back and forth":          {`"objects": {}`, `"resourceVersion": "6"`, false, false, ""},
-		"in its etcd":                   {`"revisions": {"things": "1"}`, `"generation": 1`, false, true, "1 objects were created at kube-apiserver after the others had moved, and the server does not have them: things/default/one: read them at /apis/com/v1/things.example, and create them at the server"},
+		"in its etcd":                   {`"revisions": {"things": "1"}`, `"generation": 1`, false, true, "1 objects were written at kube-apiserver after they had moved, and the server does not have that: things/default/one: read them at /apis/com/v1/things.example, write what is missing at the server, and delete them there"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene := usualScene()

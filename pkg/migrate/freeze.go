@@ -52,6 +52,8 @@ const (
 	freezeTimeout = 20 * time.Second
 	// freezeSettle is how long after one kube-apiserver all others need to follow a change.
 	freezeSettle = 2 * time.Second
+	// writeLimit is longer than any write takes that is not held (k8s.io/apiserver/pkg/endpoints/handlers/rest.go).
+	writeLimit = 36 * time.Second
 	// maxHeld is how many writes kube-apiserver holds. It answers others with 429 at once.
 	maxHeld = 10_000
 	// releaseShares are the concurrency shares of held writes when the freeze ends.
@@ -113,27 +115,39 @@ func (s *session) freeze(ctx context.Context) error {
 		return fmt.Errorf("kube-apiserver does not keep clients from writing: %w", err)
 	}
 	s.frozen = true
-	longest, err := s.longestWebhook(ctx)
+	longest, err := s.longestWrite(ctx)
 	if err != nil {
 		return err
+	}
+	if longest == writeLimit {
+		s.progress("waiting for %s, since a webhook that converts objects may still have one that is then stored", longest)
 	}
 	return wait(ctx, max(freezeSettle, longest))
 }
 
-// longestWebhook returns how long a write may be at validating webhooks. They are called after the policy, which may not
-// have existed yet.
-func (m *Migration) longestWebhook(ctx context.Context) (longest time.Duration, err error) {
-	configurations, err := m.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+// longestWrite returns how long a write may take after the policy, which may not have existed yet. Validating webhooks
+// are called then, and have timeouts. Webhooks that convert are called last, and have none.
+func (s *session) longestWrite(ctx context.Context) (longest time.Duration, err error) {
+	found, err := s.definitions(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, d := range found {
+		if len(d.Spec.Versions) > 1 && (d.converts() || byWebhook(s.state.Conversions[d.Name])) {
+			return writeLimit, nil
+		}
+	}
+	configurations, err := s.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("reading the webhooks: %w", err)
 	}
 	resources := sets.New[string]()
-	for _, store := range m.config.Stores {
+	for _, store := range s.config.Stores {
 		resources.Insert(store.Resource)
 	}
 	for _, configuration := range configurations.Items {
 		for _, webhook := range configuration.Webhooks {
-			if m.matches(webhook.Rules, resources) && webhook.TimeoutSeconds != nil {
+			if s.matches(webhook.Rules, resources) && webhook.TimeoutSeconds != nil {
 				longest = max(longest, time.Duration(*webhook.TimeoutSeconds)*time.Second)
 			}
 		}

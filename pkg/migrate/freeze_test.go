@@ -31,10 +31,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes"
-	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // Writes are frozen if the policy refuses them, and not if only something else does.
@@ -154,24 +151,35 @@ func TestThawWithoutPriorityLevel(t *testing.T) {
 	require.Equal(t, []string{"validatingadmissionpolicybindings", "validatingadmissionpolicies", "flowschemas", "flowschemas", "prioritylevelconfigurations"}, deleted)
 }
 
-// A write may be at a validating webhook when the freeze begins, and be stored later.
-func TestLongestWebhook(t *testing.T) {
+// A write may be at a webhook when the freeze begins, and be stored later.
+func TestLongestWrite(t *testing.T) {
+	etcd := newMigration(t).config.Etcd
 	webhook := func(group string, seconds int32) admissionregistrationv1.ValidatingWebhook {
 		return admissionregistrationv1.ValidatingWebhook{TimeoutSeconds: &seconds, Rules: []admissionregistrationv1.RuleWithOperations{{
 			Rule: admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{"*"}},
 		}}}
 	}
+	const none, byWebhook = `"strategy": "None"`, `"strategy": "Webhook"`
 	for name, test := range map[string]struct {
-		webhooks []admissionregistrationv1.ValidatingWebhook
-		want     time.Duration
+		webhooks      []admissionregistrationv1.ValidatingWebhook
+		before, after string
+		saved         map[string]json.RawMessage
+		want          time.Duration
 	}{
-		"none":             {nil, 0},
-		"of another group": {[]admissionregistrationv1.ValidatingWebhook{webhook("apps", 30)}, 0},
-		"the longest":      {[]admissionregistrationv1.ValidatingWebhook{webhook("example.com", 5), webhook("*", 10), webhook("apps", 30)}, 10 * time.Second},
+		"none":                   {},
+		"of another group":       {webhooks: []admissionregistrationv1.ValidatingWebhook{webhook("apps", 30)}},
+		"the longest":            {webhooks: []admissionregistrationv1.ValidatingWebhook{webhook("example.com", 5), webhook("*", 10), webhook("apps", 30)}, want: 10 * time.Second},
+		"one that converts":      {before: none, after: byWebhook, want: writeLimit},
+		"one that has converted": {saved: map[string]json.RawMessage{"things.example.com": json.RawMessage("{" + byWebhook + "}")}, want: writeLimit},
+		"one with nothing to convert": {before: none + `},
+		"versions": [{"name": "v1", "served": true, "storage": true}, {"name": "v1beta1", "served": false, "storage": false}]`, after: byWebhook + `}, "versions": [{"name": "v1", "served": true, "storage": true}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &Migration{config: Config{Group: "example.com", Stores: []keys.Objects{things}}, kube: kubefake.NewClientset(&admissionregistrationv1.ValidatingWebhookConfiguration{Webhooks: test.webhooks})}
-			longest, err := m.longestWebhook(t.Context())
+			scene := usualScene()
+			scene.inDefinition(test.before, test.after)
+			scene.kube = append(scene.kube, &admissionregistrationv1.ValidatingWebhookConfiguration{Webhooks: test.webhooks})
+			s := &session{Migration: scene.migration(t, etcd), state: State{Conversions: test.saved}}
+			longest, err := s.longestWrite(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, test.want, longest)
 		})

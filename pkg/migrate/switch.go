@@ -179,12 +179,12 @@ func (s *session) checkReturned(ctx context.Context) error {
 	if err := s.unchanged(ctx); err != nil {
 		return err
 	}
-	if s.config.KubeEtcd != nil {
-		return nil
-	}
 	moves, err := s.moves(ctx)
 	if err != nil {
 		return err
+	}
+	if s.config.KubeEtcd != nil {
+		return s.checkReadable(ctx, moves)
 	}
 	if err := s.beginPass(ctx, moves); err != nil {
 		return err
@@ -193,6 +193,18 @@ func (s *session) checkReturned(ctx context.Context) error {
 	for _, move := range moves {
 		if _, err := s.verify(ctx, move, to); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// checkReadable returns an error unless kube-apiserver can read what its etcd has. It may encrypt resources, and had no
+// copy that showed it.
+func (s *session) checkReadable(ctx context.Context, moves []move) error {
+	for _, move := range moves {
+		if _, _, err := s.revisionNow(ctx, local(move.from)); err != nil {
+			return &refusal{fmt.Sprintf("kube-apiserver can't read the %s that were written to its etcd: %v", move.GroupResource, err),
+				"if it encrypts them, add the provider identity to its --encryption-provider-config until all have been written again"}
 		}
 	}
 	return nil

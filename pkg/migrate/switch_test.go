@@ -17,6 +17,7 @@ limitations under the License.
 package migrate
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -133,4 +134,22 @@ func TestCheckReturned(t *testing.T) {
 			require.EqualError(t, err, differs)
 		})
 	}
+}
+
+// kube-apiserver may encrypt a resource without a copy that showed it. It then can't read objects that were written to
+// its etcd, and clients stay at the server.
+func TestCheckReadable(t *testing.T) {
+	scene := usualScene()
+	m := scene.migration(t, newMigration(t).config.Etcd)
+	s := &session{Migration: m}
+	moves, err := s.moves(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, s.checkReadable(t.Context(), moves))
+	client, ok := m.dynamic.(*dynamicfake.FakeDynamicClient)
+	require.True(t, ok)
+	client.PrependReactor("list", local(thingsV1).Resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("no matching prefix found")
+	})
+	require.EqualError(t, s.checkReadable(t.Context(), moves), "kube-apiserver can't read the things.example.com that were written to its etcd: reading the things.example.com: no matching prefix found: "+
+		"if it encrypts them, add the provider identity to its --encryption-provider-config until all have been written again")
 }

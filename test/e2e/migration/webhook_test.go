@@ -40,7 +40,7 @@ import (
 
 // A write that a slow webhook had before the freeze began, is stored by kube-apiserver much later, and moves nevertheless.
 func TestSlowWebhook(t *testing.T) {
-	framework.Long(t, "TestLongestWebhook of pkg/migrate is the short one")
+	framework.Long(t, "TestLongestWrite of pkg/migrate is the short one")
 	t.Parallel()
 	const delay, timeoutSeconds = 8 * time.Second, 10
 	c := newCluster(t)
