@@ -84,6 +84,11 @@ func ImportCRD(ctx context.Context, dir string, options ImportOptions) (result *
 		}
 		crds = append(crds, read...)
 	}
+	for _, version := range options.Versions {
+		if !slices.ContainsFunc(crds, func(crd *apiextensionsv1.CustomResourceDefinition) bool { return importedVersions(crd, options)[version] != nil }) {
+			return nil, fmt.Errorf("no definition serves the version %s with a schema: name others by --versions", version)
+		}
+	}
 	if problems := unwritableNames(crds, options); len(problems) > 0 {
 		return nil, fmt.Errorf("nothing has been written, since these can't be written in Go:\n%s", strings.Join(problems, "\n"))
 	}
@@ -149,19 +154,25 @@ func readCRDs(file string) (crds []*apiextensionsv1.CustomResourceDefinition, er
 	}
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
 	for {
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := decoder.Decode(crd); errors.Is(err, io.EOF) {
+		// "kubectl get" writes several as a list.
+		var read struct {
+			apiextensionsv1.CustomResourceDefinition
+			Items []apiextensionsv1.CustomResourceDefinition `json:"items"`
+		}
+		if err := decoder.Decode(&read); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		if crd.Kind != "CustomResourceDefinition" {
-			continue
+		for _, crd := range append(read.Items, read.CustomResourceDefinition) {
+			if crd.Kind != "CustomResourceDefinition" {
+				continue
+			}
+			if crd.APIVersion != apiextensionsv1.SchemeGroupVersion.String() {
+				return nil, fmt.Errorf("%s: %s has the version %s: write it in %s", file, crd.Name, crd.APIVersion, apiextensionsv1.SchemeGroupVersion)
+			}
+			crds = append(crds, &crd)
 		}
-		if crd.APIVersion != apiextensionsv1.SchemeGroupVersion.String() {
-			return nil, fmt.Errorf("%s: %s has the version %s: write it in %s", file, crd.Name, crd.APIVersion, apiextensionsv1.SchemeGroupVersion)
-		}
-		crds = append(crds, crd)
 	}
 	if len(crds) == 0 {
 		return nil, fmt.Errorf("%s has no CustomResourceDefinition of %s", file, apiextensionsv1.SchemeGroupVersion)

@@ -624,16 +624,24 @@ func TestImportErrorsNameTheFix(t *testing.T) {
 	require.NoError(t, os.WriteFile(other, []byte("apiVersion: apps/v1\nkind: Deployment\n"), 0o600))
 	old := filepath.Join(t.TempDir(), "old.yaml")
 	require.NoError(t, os.WriteFile(old, []byte("apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\nmetadata: {name: breads.bakery.example.com}\n"), 0o600))
+	list := filepath.Join(t.TempDir(), "list.yaml")
+	require.NoError(t, os.WriteFile(list, []byte("apiVersion: v1\nkind: List\nitems:\n- apiVersion: apiextensions.k8s.io/v1beta1\n  kind: CustomResourceDefinition\n  metadata: {name: breads.bakery.example.com}\n"), 0o600))
 	for name, test := range map[string]struct {
 		options kit.ImportOptions
 		want    string
 	}{
+		"an old definition in a list": {kit.ImportOptions{Files: []string{list}},
+			list + ": breads.bakery.example.com has the version apiextensions.k8s.io/v1beta1: write it in apiextensions.k8s.io/v1"},
+		"one of two versions": {kit.ImportOptions{Files: []string{"../../artifacts/crd/pizzas.yaml"}, Versions: []string{"v1beta1", "v2"}},
+			"no definition serves the version v2 with a schema: name others by --versions"},
 		"an old definition": {kit.ImportOptions{Files: []string{old}},
 			old + ": breads.bakery.example.com has the version apiextensions.k8s.io/v1beta1: write it in apiextensions.k8s.io/v1"},
 		"another group": {kit.ImportOptions{Files: []string{"../../artifacts/crd/pizzas.yaml"}},
 			`pizzas.restaurant.programming-kubernetes.info: the module has no group restaurant.programming-kubernetes.info, but bakery.example.com: create it by "kit create group"`},
 		"no such version": {kit.ImportOptions{Files: []string{"../../artifacts/crd/pizzas.yaml"}, Versions: []string{"v2"}},
-			"pizzas.restaurant.programming-kubernetes.info: it serves no version with a schema among v2: name others by --versions, or serve one"},
+			"no definition serves the version v2 with a schema: name others by --versions"},
+		"of another definition": {kit.ImportOptions{Files: []string{definition(t, "", "field: {type: string}"), "../../artifacts/crd/pizzas.yaml"}, Versions: []string{"v1beta1"}},
+			"breads.bakery.example.com: it serves no version with a schema among v1beta1: name others by --versions, or serve one"},
 		"something else": {kit.ImportOptions{Files: []string{other}}, other + " has no CustomResourceDefinition of apiextensions.k8s.io/v1"},
 	} {
 		t.Run(name, func(t *testing.T) {
