@@ -85,7 +85,9 @@ func ImportCRD(ctx context.Context, dir string, options ImportOptions) (result *
 		crds = append(crds, read...)
 	}
 	for _, version := range options.Versions {
-		if !slices.ContainsFunc(crds, func(crd *apiextensionsv1.CustomResourceDefinition) bool { return importedVersions(crd, options)[version] != nil }) {
+		if !slices.ContainsFunc(crds, func(crd *apiextensionsv1.CustomResourceDefinition) bool {
+			return importedVersions(crd, options)[version] != nil
+		}) {
 			return nil, fmt.Errorf("no definition serves the version %s with a schema: name others by --versions", version)
 		}
 	}
