@@ -264,6 +264,7 @@ func (m *mirror) syncAndRegister(ctx context.Context, name string) error {
 	if slices.ContainsFunc(definitions, func(definition *apiextensionsv1.CustomResourceDefinition) bool {
 		return definition.Annotations[keys.CopyAnnotation] != ""
 	}) {
+		klog.InfoS("Changes of the group's CustomResourceDefinitions are not followed while \"migrate\" moves its objects; if no such command runs, see \"migrate status\"", "group", group)
 		return nil
 	}
 	served, err := m.servedVersions(ctx, group, definitions)

@@ -23,6 +23,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -67,9 +68,9 @@ func (t Target) is(spec apiregistrationv1.APIServiceSpec) bool {
 // invisible until Unregister.
 //
 // No request fails meanwhile, and only one of the servers answers it: one patch changes the
-// label and the Service of an APIService.
+// label and the Service of an APIService. Watches end, and continue at the server.
 func Register(ctx context.Context, config *rest.Config, target Target, groups ...string) error {
-	return switchAll(ctx, config, groups, func(ctx context.Context, r *registrar, group, version string) error {
+	err := switchAll(ctx, config, groups, func(ctx context.Context, r *registrar, group, version string) error {
 		return r.register(ctx, group, version, target)
 	}, func(apiService *apiregistrationv1.APIService, answering string) error {
 		available := cluster.Availability(apiService)
@@ -83,6 +84,34 @@ func Register(ctx context.Context, config *rest.Config, target Target, groups ..
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return endWatches(ctx, config, groups)
+}
+
+// endWatches ends all watches of groups. It changes the accepted names in the status of the
+// definitions. kube-apiserver accepts the names of their specs again at once.
+func endWatches(ctx context.Context, config *rest.Config, groups []string) error {
+	client, err := clientset.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	definitions := client.ApiextensionsV1().CustomResourceDefinitions()
+	list, err := definitions.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, definition := range list.Items {
+		if !slices.Contains(groups, definition.Spec.Group) || !apihelpers.IsCRDConditionTrue(&definition, apiextensionsv1.Established) {
+			continue
+		}
+		_, err := definitions.Patch(ctx, definition.Name, types.MergePatchType, []byte(`{"status":{"acceptedNames":{"categories":["moved"]}}}`), metav1.PatchOptions{}, "status")
+		if err != nil {
+			return fmt.Errorf("the group is registered, but its watches can't be ended: restart the clients that watch: CustomResourceDefinition %s: %w", definition.Name, err)
+		}
+	}
+	return nil
 }
 
 // Unregister makes kube-apiserver serve the groups itself again, from the cluster's etcd. It

@@ -252,6 +252,27 @@ func TestDeletedDefinition(t *testing.T) {
 	}
 }
 
+// A definition that is deleted and created again at once keeps its objects, although a replica has seen the deletion.
+func TestDefinitionIsBackAtOnce(t *testing.T) {
+	for name, purge := range map[string]bool{"objects stay": false, "objects are deleted": true} {
+		t.Run(name, func(t *testing.T) {
+			first, second := widgetsOf("a", "v1"), widgetsOf("b", "v1")
+			r := newReplicas(t, first)
+			require.NoError(t, r.mirror(t, first, purge).sync(t.Context(), widgetsName))
+			_, err := r.etcd.Put(t.Context(), "/registry/example.com/widgets/default/one", "{}")
+			require.NoError(t, err)
+			r.set(t, nil)
+			slow, fast := r.mirror(t, nil, purge), r.mirror(t, second, purge)
+			slow.cluster = &slowCluster{slow.cluster, func() {
+				r.set(t, second)
+				require.NoError(t, fast.sync(t.Context(), widgetsName))
+			}}
+			require.NoError(t, slow.sync(t.Context(), widgetsName))
+			require.Equal(t, &state{uid: "b", versions: []string{"v1"}}, stateOf(r.copied(t)))
+		})
+	}
+}
+
 // An unchanged definition causes no requests to kube-apiserver.
 func TestUnchangedDefinition(t *testing.T) {
 	definition := widgetsOf("a", "v1")

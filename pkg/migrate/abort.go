@@ -21,11 +21,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
 	"go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
@@ -172,10 +177,14 @@ func (s *session) restore(ctx context.Context, touched bool, annotation string) 
 // abortBack makes clients use the server again. kube-apiserver's own objects stay as they are. No
 // client sees them.
 func (s *session) abortBack(ctx context.Context) error {
-	switched, err := s.givenBack(ctx)
+	// kube-apiserver may not have created all of them again.
+	registered, err := s.registered(ctx)
 	if err != nil {
 		return err
 	}
+	switched := slices.DeleteFunc(slices.Sorted(maps.Keys(s.state.Registered)), func(name string) bool {
+		return registered[name].Service != nil || !slices.Contains(s.config.APIServices, name)
+	})
 	for i, name := range switched {
 		if i == 0 {
 			if err := s.serveCopies(ctx); err != nil {
@@ -220,11 +229,17 @@ func (s *session) serveCopies(ctx context.Context) error {
 
 // register makes an APIService lead to the server as before.
 func (s *session) register(ctx context.Context, name string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{cluster.ManagedLabel: nil, cluster.RegisteredLabel: "true"}}, "spec": s.state.Registered[name]})
-	if err != nil {
-		return err
+	labels, spec := map[string]string{cluster.RegisteredLabel: "true"}, s.state.Registered[name]
+	_, err := s.aggregator.ApiregistrationV1().APIServices().Create(ctx, &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: spec}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		var patch []byte
+		patch, err = json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{cluster.ManagedLabel: nil, cluster.RegisteredLabel: "true"}}, "spec": spec})
+		if err != nil {
+			return err
+		}
+		err = s.patchAPIService(ctx, name, patch)
 	}
-	if err := s.patchAPIService(ctx, name, patch); err != nil {
+	if err != nil {
 		return fmt.Errorf("switching the APIService %s to the server: %w", name, err)
 	}
 	return s.waitAvailable(ctx, name)

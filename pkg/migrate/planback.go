@@ -26,6 +26,7 @@ import (
 	"go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // PlanBack returns what keeps the objects from moving back, and what happens to them. It changes
@@ -150,6 +151,10 @@ func (p *plan) checkObjectsBack(ctx context.Context, state State) error {
 		case p.config.KubeEtcd != nil || len(created) == 0:
 			p.notice(ObjectsMove, "", "%d %s would move back, with their UIDs", count, move.GroupResource)
 		default:
+			cause := fmt.Sprintf("quotas count the new %s twice while they move back, and may refuse them", move.GroupResource)
+			if err := p.checkQuotas(ctx, sets.New(move.Resource), "raise them, or give --kube-etcd-servers", cause); err != nil {
+				return err
+			}
 			p.notice(NewUIDs, "give --kube-etcd-servers to keep their UIDs", "%d %s would move back, and %d of them get another UID, since kube-apiserver has no copies with the same: the garbage collector deletes what they own: %v", count, move.GroupResource, len(created), created)
 		}
 		if large.total == 0 {

@@ -21,6 +21,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // With the definition's objects at kube-apiserver, their UIDs tell which are kept on the way back.
@@ -45,6 +48,40 @@ func TestUIDsAtKube(t *testing.T) {
 				}
 			}
 			require.Equal(t, []string{test.want}, got, "%+v", all)
+		})
+	}
+}
+
+// A full quota kept "back" from creating objects at kube-apiserver, and the plan said nothing of it.
+func TestQuotasOfBack(t *testing.T) {
+	m := newMigration(t)
+	for name, test := range map[string]struct {
+		atKube   string
+		kubeEtcd bool
+		want     []string
+	}{
+		"a changed object":      {atKube: usualObject},
+		"a new object":          {want: []string{"quotas count the new things.example.com twice while they move back, and may refuse them: default/things"}},
+		"a new object, by etcd": {kubeEtcd: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene := usualScene()
+			scene.etcd, scene.kubeEtcd = map[string]string{}, test.kubeEtcd
+			scene.registered()
+			scene.defined, scene.atKube = true, test.atKube
+			scene.kube = append(scene.kube, &corev1.ResourceQuota{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "things"},
+				Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/things.example.com": resource.MustParse("1")}},
+			})
+			all, err := scene.migration(t, m.config.Etcd).PlanBack(t.Context())
+			require.NoError(t, err)
+			var got []string
+			for _, finding := range all {
+				if finding.Reason == Quotas {
+					got = append(got, finding.Cause)
+				}
+			}
+			require.Equal(t, test.want, got, "%+v", all)
 		})
 	}
 }

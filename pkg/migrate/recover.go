@@ -53,8 +53,8 @@ func (m *Migration) live(ctx context.Context) (clientv3.LeaseID, error) {
 	return lease.ID, nil
 }
 
-// Abandoned tells whether a migration keeps clients from writing although its process has ended.
-// The key is that of the migration's state in the server's etcd.
+// Abandoned tells whether a migration keeps clients from writing, or has changed the definitions,
+// although its process has ended. The key is that of the migration's state in the server's etcd.
 func Abandoned(ctx context.Context, etcd *clientv3.Client, stateKey string) (bool, error) {
 	_, abandoned, err := (&Migration{config: Config{Etcd: etcd, StateKey: stateKey}}).abandoned(ctx)
 	return abandoned, err
@@ -68,12 +68,7 @@ func (m *Migration) abandoned(ctx context.Context) (state State, abandoned bool,
 	if err != nil {
 		return state, false, err
 	}
-	switch state.Phase {
-	case Freezing, Switching, Releasing, Aborting:
-	default:
-		return state, false, nil
-	}
-	if state.Lease == 0 {
+	if state.Lease == 0 || !state.unsettled() {
 		return state, false, nil
 	}
 	lease, err := m.config.Etcd.TimeToLive(ctx, state.Lease)
@@ -83,10 +78,26 @@ func (m *Migration) abandoned(ctx context.Context) (state State, abandoned bool,
 	return state, lease.TTL < 0, nil
 }
 
+// unsettled tells whether clients can't write, or the definitions are not as they were.
+func (s State) unsettled() bool {
+	switch s.Phase {
+	case Freezing, Switching, Releasing, Aborting:
+		return true
+	case Copying:
+		// A server with types in Go does not follow the definitions, which it has replaced.
+		return s.Returning && len(s.Served) == 0
+	case Moved:
+		return len(s.Conversions) > 0
+	default:
+		return false
+	}
+}
+
 // Recover lets clients write again if the migration is Abandoned. After Freezing, the phase is
-// Copying again. After Switching, the migration is aborted. In both cases the objects are where
-// clients used them. After Releasing, the migration ends as it would have. Recover needs no more of
-// the Config than Abort. Several processes may call it at the same time.
+// Copying again. After Switching, and after Copying on the way back of definitions, it is aborted. In
+// these cases the objects are where clients used them. After Releasing, the migration ends as it
+// would have. After Moved, where Finish was interrupted, the definitions are as before. Recover needs
+// no more of the Config than Abort. Several processes may call it at the same time.
 func (m *Migration) Recover(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -119,13 +130,19 @@ func (s *session) recover(ctx context.Context) error {
 		return s.goBack(ctx, nil)
 	case Releasing:
 		return s.through(ctx, s.direction())
+	case Moved:
+		if err := s.removeBypass(ctx, ""); err != nil {
+			return err
+		}
+		s.state.Conversions = nil
+		return s.save(ctx)
 	default:
 		return s.abort(ctx)
 	}
 }
 
 // checkMayRecover returns an error unless this user is a cluster administrator. A process that
-// could only begin to end a freeze would keep others from ending it.
+// could only begin to recover a migration would keep others from it.
 func (m *Migration) checkMayRecover(ctx context.Context, phase Phase) error {
 	const all = "*"
 	review, err := m.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
@@ -135,8 +152,12 @@ func (m *Migration) checkMayRecover(ctx context.Context, phase Phase) error {
 		return fmt.Errorf("asking kube-apiserver what this server may do: %w", err)
 	}
 	if !review.Status.Allowed {
+		consequence := "in which clients can't write"
+		if phase == Copying || phase == Moved {
+			consequence = "so that changes of its definitions may have no effect"
+		}
 		return &refusal{
-			fmt.Sprintf("a migration of %s has ended in the phase %s, in which clients can't write, and this server is no cluster administrator, who could end that", m.config.Group, phase),
+			fmt.Sprintf("a migration of %s has ended in the phase %s, %s, and this server is no cluster administrator, who could end that", m.config.Group, phase, consequence),
 			"run the same command of \"migrate\" again, or \"migrate abort\", or bind the ClusterRole cluster-admin to the server's user until the objects have moved",
 		}
 	}

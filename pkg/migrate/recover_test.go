@@ -19,21 +19,26 @@ package migrate
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/client/v3"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
-// Only a migration that keeps clients from writing is recovered, and only if etcd says that its
-// process has ended.
+// Only a migration that keeps clients from writing, or has changed the definitions, is recovered, and only if
+// etcd says that its process has ended.
 func TestRecover(t *testing.T) {
 	etcd := newMigration(t).config.Etcd
 	granted, err := etcd.Grant(t.Context(), leaseSeconds)
@@ -44,16 +49,24 @@ func TestRecover(t *testing.T) {
 		gone    Phase            = "none"
 		denied                   = "a migration of example.com has ended in the phase Freezing, in which clients can't write, and this server is no cluster administrator, who could end that: " +
 			"run the same command of \"migrate\" again, or \"migrate abort\", or bind the ClusterRole cluster-admin to the server's user until the objects have moved"
+		unchanged = "a migration of example.com has ended in the phase Copying, so that changes of its definitions may have no effect, and this server is no cluster administrator, who could end that: " +
+			"run the same command of \"migrate\" again, or \"migrate abort\", or bind the ClusterRole cluster-admin to the server's user until the objects have moved"
 	)
 	for name, test := range map[string]struct {
 		phase     Phase
 		returning bool
+		// replaced says that types in Go have replaced the definitions.
+		replaced  bool
 		lease     clientv3.LeaseID
 		forbidden bool
 		want      Phase
 		err       string
 	}{
 		"copying":                    {phase: Copying, lease: expired, want: Copying},
+		"copying, back":              {phase: Copying, returning: true, lease: expired, want: Moved},
+		"copying, back from types":   {phase: Copying, returning: true, replaced: true, lease: expired, want: Copying},
+		"copying, back, alive":       {phase: Copying, returning: true, lease: granted.ID, want: Copying},
+		"copying, back, forbidden":   {phase: Copying, returning: true, lease: expired, forbidden: true, want: Copying, err: unchanged},
 		"freezing":                   {phase: Freezing, lease: expired, want: Copying},
 		"freezing, alive":            {phase: Freezing, lease: granted.ID, want: Freezing},
 		"freezing, an older release": {phase: Freezing, lease: none, want: Freezing},
@@ -75,9 +88,13 @@ func TestRecover(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			scene := usualScene()
 			if test.phase != "" {
-				state, err := json.Marshal(State{Phase: test.phase, Returning: test.returning, Lease: test.lease, Writer: "ended"})
+				state := State{Phase: test.phase, Returning: test.returning, Lease: test.lease, Writer: "ended"}
+				if test.replaced {
+					state.Served = map[string][]string{"things.example.com": {"v1"}}
+				}
+				saved, err := json.Marshal(state)
 				require.NoError(t, err)
-				scene.etcd = map[string]string{"/state": string(state)}
+				scene.etcd = map[string]string{"/state": string(saved)}
 			}
 			m := scene.migration(t, etcd)
 			m.config.APIServices, m.config.HistoryKey = nil, "/history"
@@ -102,6 +119,50 @@ func TestRecover(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, test.want, state.Phase)
 			require.Equal(t, test.want == test.phase, state.Writer == "ended", "The state must not change unless something is done.")
+		})
+	}
+}
+
+// Once, the definitions kept BypassVersion and the annotation, so that the server ignored their changes.
+func TestRecoverDefinitions(t *testing.T) {
+	const conversion = `{"strategy": "Webhook"}`
+	etcd := newMigration(t).config.Etcd
+	for name, state := range map[string]State{
+		"back":   {Phase: Copying, Returning: true},
+		"finish": {Phase: Moved},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state.Lease, state.Writer, state.Conversions = 1, "ended", map[string]json.RawMessage{"things.example.com": json.RawMessage(conversion)}
+			saved, err := json.Marshal(state)
+			require.NoError(t, err)
+			scene := usualScene()
+			scene.defined, scene.etcd = true, map[string]string{"/state": string(saved)}
+			scene.inDefinition(`"metadata": {`, `"metadata": {"annotations": {"`+keys.CopyAnnotation+`": "`+keys.CopyKept+`"}, `)
+			scene.inDefinition(`"storage": false}]`, `"storage": false}, {"name": "migrate", "served": true, "storage": false}]`)
+			m := scene.migration(t, etcd)
+			m.config.Report = func(progress Progress) { t.Log(progress.Message) }
+			m.kube.(*kubefake.Clientset).PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, &authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}, nil
+			})
+			require.NoError(t, m.Recover(t.Context()))
+			var got *unstructured.Unstructured
+			for _, action := range m.dynamic.(*dynamicfake.FakeDynamicClient).Actions() {
+				if update, ok := action.(clienttesting.UpdateAction); ok {
+					got = update.GetObject().(*unstructured.Unstructured)
+				}
+			}
+			require.NotNil(t, got)
+			require.Empty(t, got.GetAnnotations())
+			want := unmarshal(t, strings.Replace(usualDefinition, `{"strategy": "None"}`, conversion, 1))[0]
+			require.Equal(t, want.Object["spec"], got.Object["spec"])
+			now, err := m.Status(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, Moved, now.Phase)
+			_, err = etcd.Revoke(t.Context(), now.Lease)
+			require.NoError(t, err)
+			abandoned, err := Abandoned(t.Context(), etcd, "/state")
+			require.NoError(t, err)
+			require.False(t, abandoned, "It must not be recovered twice.")
 		})
 	}
 }

@@ -151,11 +151,11 @@ func (p *plan) checkAdmission(ctx context.Context, found []definition) error {
 	if len(names) > 0 {
 		p.notice(Policies, "", "policies apply to writes, now and at the server: %s", strings.Join(names, ", "))
 	}
-	return p.checkQuotas(ctx, resources)
+	return p.checkQuotas(ctx, resources, "", "quotas count the objects, now and at the server")
 }
 
 // checkQuotas names the quotas that count the objects.
-func (p *plan) checkQuotas(ctx context.Context, resources sets.Set[string]) error {
+func (p *plan) checkQuotas(ctx context.Context, resources sets.Set[string], fix, cause string) error {
 	list, err := p.kube.CoreV1().ResourceQuotas(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("reading the quotas: %w", err)
@@ -170,7 +170,7 @@ func (p *plan) checkQuotas(ctx context.Context, resources sets.Set[string]) erro
 		}
 	}
 	if len(quotas) > 0 {
-		p.notice(Quotas, "", "quotas count the objects, now and at the server: %s", strings.Join(quotas, ", "))
+		p.notice(Quotas, fix, "%s: %s", cause, strings.Join(quotas, ", "))
 	}
 	return nil
 }

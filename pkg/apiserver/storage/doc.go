@@ -22,7 +22,7 @@ limitations under the License.
 //   - statusErrorStorage of package registry explains the errors of etcd to clients.
 //   - boundedStorage charges lists and large objects to the budget of the request.
 //   - awaitedCache waits for a watch cache that is new.
-//   - movedStorage ends watches from before the objects were moved to this etcd.
+//   - movedStorage ends watches from before the objects were moved to this etcd, or of another etcd.
 //   - Cacher is the library's watch cache, for resources that have one.
 //   - historicStorage begins that cache with the past, so that watches resume after a restart.
 //   - writingStorage writes by a client whose transactions have the conditions of references.

@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -34,8 +35,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// historyInterval is the pause between two attempts to read from etcd.
-const historyInterval = time.Second
+const (
+	// historyInterval is the pause between two attempts to read from etcd.
+	historyInterval = time.Second
+	// presentTimeout bounds the wait for etcd's revision before a watch.
+	presentTimeout = 2 * time.Second
+)
 
 // history knows the revisions of etcd at the end of the moves of groups to or from this etcd.
 // Clients that remember an earlier revision have to list again, or would miss changes.
@@ -136,14 +141,16 @@ func (h *history) check(group string, revision uint64) *apierrors.StatusError {
 }
 
 // movedStorage ends its watches when the objects turn out to have moved. It refuses watches that
-// begin before the move.
+// begin before the move, or at a revision of another etcd.
 type movedStorage struct {
 	storage.Interface
 	history *history
 	group   string
+	// present is etcd's revision when it was last read.
+	present atomic.Uint64
 }
 
-// Watch begins a watch, or one that only returns an error if the revision is too old.
+// Watch begins a watch, or one that only returns an error if the revision is too old or too large.
 func (s *movedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	revision, err := strconv.ParseUint(opts.ResourceVersion, 10, 64)
 	if err != nil || ptr.Deref(opts.SendInitialEvents, false) {
@@ -155,6 +162,9 @@ func (s *movedStorage) Watch(ctx context.Context, key string, opts storage.ListO
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
+	}
+	if !s.reached(ctx, revision) {
+		return ended(apierrors.NewResourceExpired(fmt.Sprintf("too large resource version: %d (%d): it is of another etcd", revision, s.present.Load()))), nil
 	}
 	// The library does not stop a watch that it can't encode, but its context ends.
 	ctx, cancel := context.WithCancel(ctx)
@@ -168,15 +178,36 @@ func (s *movedStorage) Watch(ctx context.Context, key string, opts storage.ListO
 	defer s.history.lock.Unlock()
 	if err := s.history.check(s.group, revision); err != nil {
 		w.Stop()
-		// As the library says it.
-		ended := make(chan watch.Event, 1)
-		ended <- watch.Event{Type: watch.Error, Object: ptr.To(err.Status())}
-		close(ended)
-		return watch.NewProxyWatcher(ended), nil
+		return ended(err), nil
 	}
 	s.history.watches[w] = struct{}{}
 	context.AfterFunc(ctx, func() { s.history.forget(w) })
 	return w, nil
+}
+
+// reached returns false if etcd has not reached a revision, so that a watch would wait for years.
+// Another replica may have written since the last look, so etcd itself decides. If etcd does not
+// answer, the library decides.
+func (s *movedStorage) reached(ctx context.Context, revision uint64) bool {
+	if revision <= s.present.Load() {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, presentTimeout)
+	defer cancel()
+	present, err := s.GetCurrentResourceVersion(ctx)
+	if err != nil {
+		return true
+	}
+	s.present.Store(present)
+	return revision <= present
+}
+
+// ended returns a watch with an error only, as the library does.
+func ended(err *apierrors.StatusError) watch.Interface {
+	events := make(chan watch.Event, 1)
+	events <- watch.Event{Type: watch.Error, Object: ptr.To(err.Status())}
+	close(events)
+	return watch.NewProxyWatcher(events)
 }
 
 // movedWatch is a watch that may have to end.

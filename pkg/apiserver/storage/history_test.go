@@ -25,17 +25,33 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/utils/ptr"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
 // watched is a storage whose watches say nothing.
-type watched struct{ storage.Interface }
+type watched struct {
+	storage.Interface
+	// revision is that of etcd, or 0 if etcd does not answer. reads counts how often it was read.
+	revision uint64
+	reads    int
+}
 
-func (watched) Watch(context.Context, string, storage.ListOptions) (watch.Interface, error) {
+func (*watched) Watch(context.Context, string, storage.ListOptions) (watch.Interface, error) {
 	return watch.NewFake(), nil
+}
+
+func (s *watched) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
+	s.reads++
+	if s.revision == 0 {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
+	return s.revision, nil
 }
 
 // The library leaves a watch as it is that it can't encode, as in YAML. Its client is gone all the same.
@@ -43,7 +59,7 @@ func TestWatchesThatNobodyStopsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHistory()
 		close(h.known)
-		store := &movedStorage{watched{}, h, "example.com"}
+		store := &movedStorage{Interface: &watched{revision: 7}, history: h, group: "example.com"}
 		ctx, cancel := context.WithCancel(t.Context())
 		var last watch.Interface
 		for _, revision := range []string{"", "0", "7"} {
@@ -58,6 +74,47 @@ func TestWatchesThatNobodyStopsAreForgotten(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		require.Empty(t, h.watches, "nobody has a watch any more")
+	})
+}
+
+// A client that remembers a revision of another etcd, as after "register", watched without ever seeing a change.
+func TestWatchesFromTheFuture(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHistory()
+		close(h.known)
+		etcd := &watched{revision: 100}
+		store := &movedStorage{Interface: etcd, history: h, group: "example.com"}
+		for _, test := range []struct {
+			watch storage.ListOptions
+			// now is etcd's revision, and reads how often the storage has read that until then.
+			now     uint64
+			expired bool
+			reads   int
+		}{
+			{storage.ListOptions{ResourceVersion: "100"}, 100, false, 1},
+			{storage.ListOptions{ResourceVersion: "99"}, 100, false, 1},
+			{storage.ListOptions{ResourceVersion: "101"}, 100, true, 2},
+			// Another replica has written.
+			{storage.ListOptions{ResourceVersion: "101"}, 101, false, 3},
+			{storage.ListOptions{ResourceVersion: "102"}, 0, false, 4},
+			{storage.ListOptions{ResourceVersion: "102", SendInitialEvents: ptr.To(true)}, 101, false, 4},
+			{storage.ListOptions{ResourceVersion: "0"}, 101, false, 4},
+			{storage.ListOptions{}, 101, false, 4},
+		} {
+			etcd.revision = test.now
+			w, err := store.Watch(t.Context(), "/", test.watch)
+			require.NoError(t, err)
+			synctest.Wait()
+			select {
+			case event := <-w.ResultChan():
+				require.True(t, test.expired, test)
+				require.True(t, apierrors.IsResourceExpired(apierrors.FromObject(event.Object)), event.Object)
+			default:
+				require.False(t, test.expired, test)
+			}
+			require.Equal(t, test.reads, etcd.reads, test)
+			w.Stop()
+		}
 	})
 }
 

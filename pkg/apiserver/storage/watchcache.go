@@ -109,7 +109,7 @@ func (h watchHistory) decorator(newCache func(cacher.Config, storage.Interface) 
 			destroy()
 			return nil, func() {}, err
 		}
-		moved := &movedStorage{layer.Interface, h.history, config.GroupResource.Group}                             // Also ends watches of the cache.
+		moved := &movedStorage{Interface: layer.Interface, history: h.history, group: config.GroupResource.Group}  // Also ends watches of the cache.
 		awaited := &awaitedCache{moved, layer.wait, time.Now().Add(fillTimeout)}                                   // A new cache refuses lists and watches.
 		bounded := &boundedStorage{Interface: awaited, newObject: layer.newObject, large: large, writes: h.writes} // Charges for the results of all others.
 		return bounded, sync.OnceFunc(func() {

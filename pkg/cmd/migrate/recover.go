@@ -36,8 +36,8 @@ const (
 	lookTimeout = 10 * time.Second
 )
 
-// Recover ends freezes of migrations whose processes have ended, until the context ends. Clients can
-// then write again.
+// Recover recovers migrations whose processes have ended, until the context ends. Clients can then
+// write again, and the definitions are followed.
 func Recover(ctx context.Context, server apiserver.CompletedOptions, groups ...registry.Group) error {
 	etcd, err := server.NewEtcdClient(server.Etcd.StorageConfig.Transport.ServerList...)
 	if err != nil {
@@ -52,7 +52,7 @@ func Recover(ctx context.Context, server apiserver.CompletedOptions, groups ...r
 			if err := recoverGroup(ctx, etcd, server, group, groups); err != nil {
 				text = err.Error()
 				if text != said[group] && ctx.Err() == nil {
-					klog.ErrorS(err, "The freeze of a migration can't be looked for, or can't be ended", "group", group)
+					klog.ErrorS(err, "A migration whose process has ended can't be looked for, or can't be recovered", "group", group)
 				}
 			}
 			said[group] = text
@@ -70,7 +70,7 @@ func recoverGroup(ctx context.Context, etcd *clientv3.Client, server apiserver.C
 	// The definitions may have changed since the start of the server.
 	o := &options{server: &server.Options, groups: groups, group: group}
 	m, closeEtcd, err := o.migration(ctx, server, "", true, func(progress migrate.Progress) {
-		klog.InfoS("Ending the freeze of a migration", "group", group, "progress", progress.Message)
+		klog.InfoS("Recovering a migration", "group", group, "progress", progress.Message)
 	})
 	if err != nil {
 		return err

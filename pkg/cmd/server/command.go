@@ -133,7 +133,7 @@ func run(ctx context.Context, options *apiserver.Options, logging *logsapi.Loggi
 	if err := server.Generic.AddPostStartHook("recover-migrations", func(hook genericapiserver.PostStartHookContext) error {
 		go func() {
 			if err := migrate.Recover(hook, completed, groups...); err != nil {
-				utilruntime.HandleErrorWithContext(hook, err, "This server ends no freeze of a migration whose command has ended")
+				utilruntime.HandleErrorWithContext(hook, err, "This server recovers no migration whose command has ended")
 			}
 		}()
 		return nil

@@ -20,12 +20,15 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 	toolswatch "k8s.io/client-go/tools/watch"
 
@@ -96,6 +99,33 @@ func TestClientsAcrossARestart(t *testing.T) {
 }
 
 // openSocket watches over a WebSocket, as browsers do, through kube-apiserver.
+// An informer that has watched kube-apiserver's objects sees those at the server once the group is registered. It
+// kept its watch at kube-apiserver, and then began one at a revision that the server's etcd had not reached.
+func TestInformerAcrossRegister(t *testing.T) {
+	t.Parallel()
+	const group = "informed.example.com"
+	ns := framework.Namespace(t, cp)
+	content, err := json.Marshal(widgets(group, false))
+	require.NoError(t, err)
+	apply(t, content)
+	awaitServed(t, group, "v1")
+	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(framework.Dynamic(cp), 0, ns, nil)
+	informer := factory.ForResource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "widgets"}).Informer()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(func() {
+		cancel()
+		factory.Shutdown()
+	})
+	factory.Start(ctx.Done())
+	require.True(t, cache.WaitForCacheSync(ctx.Done(), informer.HasSynced))
+	require.NoError(t, framework.RegisterCRDServer(t.Context(), cp, server, group))
+	create(t, group, "v1", ns, "one")
+	require.Eventually(t, func() bool {
+		_, found, err := informer.GetStore().GetByKey(ns + "/one")
+		return err == nil && found
+	}, time.Minute, time.Second/10, "The informer does not see the widget.")
+}
+
 func openSocket(ctx context.Context, t *testing.T, group, namespace, version string) *websocket.Conn {
 	t.Helper()
 	path := "/apis/" + group + "/v1/namespaces/" + namespace + "/widgets?watch=true&resourceVersion=" + version

@@ -50,7 +50,7 @@ func groups() []string {
 	return []string{
 		"objects.example.com", "changed.example.com", "deleted.example.com", "restarted.example.com",
 		"denied.example.com", "admitted.example.com", "unregistered.example.com", "etcd.example.com", "moved.example.com",
-		"counted.example.com", "replicated.example.com", "aliased.example.com", "examined.example.com", "prompt.example.com", "orphaned.example.com", "protobuf.example.com", "paths.example.com",
+		"counted.example.com", "replicated.example.com", "aliased.example.com", "examined.example.com", "prompt.example.com", "orphaned.example.com", "protobuf.example.com", "paths.example.com", "informed.example.com",
 	}
 }
 
