@@ -59,8 +59,9 @@ type Schema interface {
 	// Validate returns the errors of an object, which it may change. Old is the object that it replaces, or nil. For an
 	// update of /status, status is true.
 	Validate(ctx context.Context, object, old map[string]any, status bool) field.ErrorList
-	// ValidateSent returns the errors of an object in a request, but for rules about an old object.
-	ValidateSent(ctx context.Context, object map[string]any) field.ErrorList
+	// ValidateSent returns the errors of an object in a request, but for rules about an old object. For an update of
+	// /status, status is true.
+	ValidateSent(ctx context.Context, object map[string]any, status bool) field.ErrorList
 	// Table prints objects of the version, and lists of them, in the columns of the version.
 	Table() rest.TableConvertor
 	// Replicas is the path of the number of replicas that /scale writes, or nil without /scale.
@@ -194,8 +195,15 @@ type definedDecoder struct {
 	strict bool
 }
 
+// ofStatus is the kind of an empty object into which an update of /status is decoded. Nothing else tells the decoder.
+var ofStatus = schema.GroupVersionKind{Kind: "status"}
+
 // Decode implements runtime.Decoder.
 func (d definedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	status := into != nil && into.GetObjectKind().GroupVersionKind() == ofStatus
+	if status {
+		into.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	}
 	sent := &unstructured.Unstructured{}
 	_, gvk, err := d.Decoder.Decode(data, nil, sent)
 	twice, isStrict := runtime.AsStrictDecodingError(err)
@@ -229,7 +237,7 @@ func (d definedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, i
 	if err != nil {
 		return nil, gvk, err
 	}
-	if err := validateLost(of, sent.Object, object); err != nil {
+	if err := validateLost(of, sent.Object, object, status); err != nil {
 		return nil, gvk, err
 	}
 	if !d.strict {
@@ -249,8 +257,8 @@ func (d definedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, i
 }
 
 // validateLost returns the errors of an object as it was sent, if its Go type can't hold all of it. It leaves out errors
-// of other fields, which are validated after admission, and beside the old object.
-func validateLost(of Schema, sent map[string]any, object runtime.Object) error {
+// of other fields, which are validated after admission, and beside the old object. An update of /status has no others.
+func validateLost(of Schema, sent map[string]any, object runtime.Object, status bool) error {
 	kept, err := toFields(object)
 	if err != nil {
 		return err
@@ -268,6 +276,9 @@ func validateLost(of Schema, sent map[string]any, object runtime.Object) error {
 			lost = append(lost, lostIn(value, kept[name], name)...)
 		}
 	}
+	if status {
+		lost = slices.DeleteFunc(lost, func(path string) bool { return !concerns("status", path) })
+	}
 	if len(lost) == 0 {
 		return nil
 	}
@@ -278,11 +289,11 @@ func validateLost(of Schema, sent map[string]any, object runtime.Object) error {
 	}
 	complete := maps.Clone(sent)
 	complete["metadata"] = metadata
-	errs := slices.DeleteFunc(of.ValidateSent(context.Background(), complete), func(err *field.Error) bool {
+	errs := slices.DeleteFunc(of.ValidateSent(context.Background(), complete, status), func(err *field.Error) bool {
 		return !slices.ContainsFunc(lost, func(path string) bool { return concerns(err.Field, path) })
 	})
-	// One without a value only tells that there are other errors.
-	if !slices.ContainsFunc(errs, func(err *field.Error) bool { return err.BadValue != nil }) {
+	// One without a field and a value only tells that there are other errors.
+	if !slices.ContainsFunc(errs, func(err *field.Error) bool { return err.BadValue != nil || !isRoot(err.Field) }) {
 		return nil
 	}
 	return errs.ToAggregate()
@@ -292,9 +303,10 @@ func validateLost(of Schema, sent map[string]any, object runtime.Object) error {
 func concerns(field, path string) bool {
 	// Errors of a scale are about JSON paths.
 	field = strings.TrimPrefix(strings.NewReplacer("[", ".", "]", "").Replace(field), ".")
-	isRoot := field == "" || field == "<nil>"
-	return isRoot || strings.HasPrefix(field+".", path+".") || strings.HasPrefix(path+".", field+".")
+	return isRoot(field) || strings.HasPrefix(field+".", path+".") || strings.HasPrefix(path+".", field+".")
 }
+
+func isRoot(field string) bool { return field == "" || field == "<nil>" }
 
 // lostIn returns the paths of what the decoded value lacks of the one that was sent, and of nulls that it adds.
 func lostIn(sent, kept any, path string) (lost []string) {

@@ -138,7 +138,7 @@ func (k Kind[O]) Storage(in Installation) (map[string]rest.Storage, error) {
 		status := newStatusStrategy(main, in.Versions)
 		statusStore.UpdateStrategy = status
 		statusStore.ResetFieldsStrategy = status
-		paths[k.Resource+"/status"] = &statusREST{&statusStore, kind}
+		paths[k.Resource+"/status"] = &statusREST{&statusStore, kind, k.Definition != nil}
 	}
 	if scale := newScaleREST(main, &existing, in.Versions); len(scale.replicasPaths) > 0 {
 		paths[k.Resource+"/scale"] = scale
@@ -201,6 +201,8 @@ func (r *objectREST) Update(ctx context.Context, name string, info rest.UpdatedO
 type statusREST struct {
 	store *genericregistry.Store
 	kind  schema.GroupKind
+	// defined is true for a kind with a Definition.
+	defined bool
 }
 
 var (
@@ -209,8 +211,14 @@ var (
 	_ rest.ResetFieldsStrategy = &statusREST{}
 )
 
-// New returns an empty object.
-func (r *statusREST) New() runtime.Object { return r.store.New() }
+// New returns an empty object. It tells the decoder of a Definition that a request is for the status.
+func (r *statusREST) New() runtime.Object {
+	object := r.store.New()
+	if r.defined {
+		object.GetObjectKind().SetGroupVersionKind(ofStatus)
+	}
+	return object
+}
 
 // Destroy does nothing: the store is destroyed by objectREST.
 func (r *statusREST) Destroy() {}

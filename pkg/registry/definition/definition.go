@@ -268,9 +268,11 @@ func number(object map[string]any, path string) (int32, error) {
 func names(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
 // ValidateSent implements registry.Schema.
-func (s *versionSchema) ValidateSent(ctx context.Context, object map[string]any) field.ErrorList {
+func (s *versionSchema) ValidateSent(ctx context.Context, object map[string]any, status bool) field.ErrorList {
 	created := &unstructured.Unstructured{Object: object}
-	s.object.PrepareForCreate(ctx, created) // Which drops a status that has a subresource.
+	if !status {
+		s.object.PrepareForCreate(ctx, created) // Which drops a status that has a subresource.
+	}
 	return s.sent.Validate(ctx, created)
 }
 

@@ -164,6 +164,67 @@ func TestColumns(t *testing.T) {
 	}
 }
 
+// Null may not be one of the values, although the field may be null.
+func TestNullBesideValues(t *testing.T) {
+	sites := workshopkinds.Site()
+	sites.Definition = definition.New(strings.Replace(typedSites, "default: north, minLength: 2", "enum: [north, south]", 1))
+	of := group()
+	of.Kinds = []registry.Declaration{sites}
+	_, err := decode(t, of, "sites", `"kind":"Site","spec":{"capacity":3,"region":null}`)
+	require.ErrorContains(t, err, `spec.region: Unsupported value: null: supported values: "north", "south"`)
+}
+
+// decode decodes a body for a resource.
+func decode(t *testing.T, of registry.Group, resource, body string) (runtime.Object, error) {
+	t.Helper()
+	stored := registrytesting.NewStorage(t, of)
+	codecs, err := of.Serializer(stored.Scheme, stored.Codecs)
+	require.NoError(t, err)
+	decoder := codecs.DecoderToVersion(codecs.SupportedMediaTypes()[0].Serializer, runtimeschema.GroupVersion{Group: workshop.GroupName, Version: runtime.APIVersionInternal})
+	object, _, err := decoder.Decode([]byte(`{"apiVersion":"workshop.example.com/v1","metadata":{"name":"a"},`+body+`}`), nil, stored.ByVersion["v1"][resource].New())
+	return object, err
+}
+
+// Fields of a status that Go would lose are validated in a request for the status. Other requests do not write it.
+func TestLostStatus(t *testing.T) {
+	machines := workshopkinds.Machine()
+	machines.Subresources = nil
+	machines.Definition = definition.New(`
+metadata: {name: machines.workshop.example.com}
+spec:
+  group: workshop.example.com
+  scope: Namespaced
+  names: {kind: Machine, plural: machines}
+  versions:
+    - name: v1
+      subresources: {status: {}}
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec: {type: object, minProperties: 1, x-kubernetes-preserve-unknown-fields: true}
+            status: {type: object, properties: {replicas: {type: integer}, selector: {type: string, minLength: 1}}}
+`)
+	of := group()
+	of.Kinds = []registry.Declaration{machines}
+	for name, test := range map[string]struct{ resource, body, err string }{
+		"of the object":     {"machines", `"kind":"Machine","spec":{"a":"b"},"status":{"selector":""}`, ""},
+		"of the status":     {"machines/status", `"kind":"Machine","spec":{"a":"b"},"status":{"selector":""}`, `status.selector: Invalid value: "": status.selector in body should be at least 1 chars long`},
+		"a valid status":    {"machines/status", `"kind":"Machine","spec":{"a":"b"},"status":{"selector":"c"}`, ""},
+		"an invalid object": {"machines/status", `"kind":"Machine","spec":{},"status":{"selector":"c"}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object, err := decode(t, of, test.resource, test.body)
+			if test.err != "" {
+				require.EqualError(t, err, test.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Empty(t, object.(*workshop.Machine).TypeMeta)
+		})
+	}
+}
+
 // An update that changes nothing writes nothing, though the status of a new object has defaults.
 func TestUnchanged(t *testing.T) {
 	machines := workshopkinds.Machine()
