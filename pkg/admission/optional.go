@@ -24,13 +24,14 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 // absentRetry is the interval of checks whether kube-apiserver serves a resource. It can
@@ -59,7 +60,9 @@ func TolerateAbsence(factory informers.SharedInformerFactory) {
 	} {
 		factory.InformerFor(optional.object, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 			lw := &optionalListWatch{
-				served:   cache.NewListWatchFromClient(client.AdmissionregistrationV1().RESTClient(), optional.resource, metav1.NamespaceAll, fields.Everything()),
+				// Bindings with the label are kube-apiserver's alone.
+				served: cache.NewFilteredListWatchFromClient(client.AdmissionregistrationV1().RESTClient(), optional.resource, metav1.NamespaceAll,
+					func(options *metav1.ListOptions) { options.LabelSelector = "!" + cluster.CopiesLabel }),
 				resource: optional.resource,
 				empty:    optional.list,
 			}

@@ -25,6 +25,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
@@ -46,9 +48,14 @@ func GiveBack(ctx context.Context, client aggregator.APIServiceInterface, name s
 
 // Unregister gives the APIServices that lead to a Service back to kube-apiserver. It returns their names
 // once none leads to the Service, or the context's error and the name of one that does.
-// The user of config has to be allowed get, list and delete on apiservices.
+// The user of config has to be allowed get, list and delete on apiservices, and delete on validatingadmissionpolicies and
+// validatingadmissionpolicybindings.
 func Unregister(ctx context.Context, config *rest.Config, service types.NamespacedName) (names []string, err error) {
 	client, err := aggregator.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
@@ -56,12 +63,17 @@ func Unregister(ctx context.Context, config *rest.Config, service types.Namespac
 	if err != nil {
 		return nil, err
 	}
+	groups := sets.New[string]()
 	for i := range list.Items {
-		if !leadsTo(&list.Items[i], service) {
-			continue
+		if leadsTo(&list.Items[i], service) {
+			names = append(names, list.Items[i].Name)
+			groups.Insert(list.Items[i].Spec.Group)
 		}
-		name := list.Items[i].Name
-		names = append(names, name)
+	}
+	if err := AllowCopies(ctx, kube, sets.List(groups)...); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
 		if err := GiveBack(ctx, client.APIServices(), name); err != nil {
 			return nil, fmt.Errorf("APIService %s: %w", name, err)
 		}

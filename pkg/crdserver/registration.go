@@ -34,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
@@ -87,6 +88,15 @@ func Register(ctx context.Context, config *rest.Config, target Target, groups ..
 	if err != nil {
 		return err
 	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	for _, group := range groups {
+		if err := cluster.RefuseCopies(ctx, client, group); err != nil {
+			return fmt.Errorf("the group is registered, but a kube-apiserver that starts may store what clients write meanwhile: register it again: %w", err)
+		}
+	}
 	return endWatches(ctx, config, groups)
 }
 
@@ -117,6 +127,13 @@ func endWatches(ctx context.Context, config *rest.Config, groups []string) error
 // Unregister makes kube-apiserver serve the groups itself again, from the cluster's etcd. It
 // returns when kube-apiserver does so, or with the context's error.
 func Unregister(ctx context.Context, config *rest.Config, groups ...string) error {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	if err := cluster.AllowCopies(ctx, client, groups...); err != nil {
+		return err
+	}
 	return switchAll(ctx, config, groups, func(ctx context.Context, r *registrar, group, version string) error {
 		return r.giveBack(ctx, version+"."+group)
 	}, func(apiService *apiregistrationv1.APIService, answering string) error {

@@ -54,7 +54,7 @@ import (
 
 // BypassVersion is a version of each resource that only exists while objects move back. In it
 // kube-apiserver reads and writes the objects in its own etcd. All other versions lead to the server.
-const BypassVersion = "migrate"
+const BypassVersion = cluster.BypassVersion
 
 // bypassTimeout bounds the wait for kube-apiserver to serve a new version.
 const bypassTimeout = time.Minute

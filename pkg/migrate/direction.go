@@ -408,7 +408,9 @@ func (s *session) release(ctx context.Context) error {
 		s.leaveDefinitions(ctx)
 	}
 	var until time.Time
-	if s.state.Returning {
+	if !s.state.Returning {
+		s.optional("a kube-apiserver that starts may store what clients write meanwhile", s.refuseCopies(ctx))
+	} else {
 		// The server also holds writes that had passed kube-apiserver by then, and would do them if
 		// the freeze ended now. It answers them after a quarter of their time.
 		if s.held.IsZero() {

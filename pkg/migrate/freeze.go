@@ -35,6 +35,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 // A freeze is made of objects that kube-apiservers and the server watch. It needs neither a process
@@ -265,36 +267,26 @@ func (m *Migration) user(ctx context.Context) (string, error) {
 // denying returns the objects that refuse writes in these versions, unless an expression allows
 // them.
 func (m *Migration) denying(name string, versions []string, allowed string) []runtime.Object {
-	exact, fail, forbidden := admissionregistrationv1.Exact, admissionregistrationv1.Fail, metav1.StatusReasonForbidden
-	return []runtime.Object{
-		&admissionregistrationv1.ValidatingAdmissionPolicy{
-			TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
-			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: m.owner()},
-			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-				FailurePolicy: &fail,
-				MatchConstraints: &admissionregistrationv1.MatchResources{
-					MatchPolicy: &exact,
-					ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
-						Rule:       admissionregistrationv1.Rule{APIGroups: []string{m.config.Group}, APIVersions: versions, Resources: []string{"*/*"}},
-					}}},
-				},
-				Validations: []admissionregistrationv1.Validation{{
-					Expression: allowed,
-					Message:    "the objects are being moved to another server: try again in a moment; \"migrate status\" says more",
-					Reason:     &forbidden,
-				}},
-			},
-		},
-		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-			TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicyBinding"},
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName:        name,
-				ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-			},
-		},
+	policy, binding := cluster.WritePolicy(name, m.config.Group, versions, allowed, "the objects are being moved to another server: try again in a moment; \"migrate status\" says more")
+	policy.Annotations = m.owner()
+	return []runtime.Object{policy, binding}
+}
+
+// refuseCopies makes kube-apiserver store no objects of the group that the server has.
+func (m *Migration) refuseCopies(ctx context.Context) error {
+	if !m.config.Defined {
+		return nil // The definitions are not served.
 	}
+	policy, binding := cluster.CopiesPolicy(m.config.Group)
+	return m.apply(ctx, policy, binding)
+}
+
+// allowCopies lets kube-apiserver store objects of the group again.
+func (m *Migration) allowCopies(ctx context.Context) error {
+	if !m.config.Defined {
+		return nil
+	}
+	return m.allow(ctx, cluster.CopiesPolicyName(m.config.Group))
 }
 
 // freezing returns the resource of a kind of objects that freeze writes.

@@ -51,10 +51,13 @@ func (s *session) rehearseThere(ctx context.Context) error {
 	if err := s.rehearseSwitch(ctx, "patching", func(name string) error { return s.patchAPIService(ctx, name, patch) }); err != nil {
 		return err
 	}
-	if s.config.Defined {
-		return s.touch(ctx, true, keys.CopyKept)
+	if !s.config.Defined {
+		return s.unserve(ctx)
 	}
-	return s.unserve(ctx)
+	if err := s.refuseCopies(ctx); err != nil {
+		return err
+	}
+	return s.touch(ctx, true, keys.CopyKept)
 }
 
 func (s *session) rehearseBack(ctx context.Context) error {
@@ -66,6 +69,9 @@ func (s *session) rehearseBack(ctx context.Context) error {
 		if err := s.addVersions(ctx); err != nil {
 			return err
 		}
+	}
+	if err := s.allowCopies(ctx); err != nil {
+		return err
 	}
 	if err := s.touch(ctx, true, keys.CopyKept); err != nil {
 		return err

@@ -137,6 +137,9 @@ func (s *session) switchToKube(ctx context.Context) error {
 			return s.goBack(ctx, err)
 		}
 	}
+	if err := s.allowCopies(ctx); err != nil {
+		return err
+	}
 	if err := s.giveAllBack(ctx); err != nil {
 		return err
 	}

@@ -31,6 +31,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -49,7 +50,7 @@ import (
 func groups() []string {
 	return []string{
 		"objects.example.com", "changed.example.com", "deleted.example.com", "restarted.example.com",
-		"denied.example.com", "admitted.example.com", "unregistered.example.com", "etcd.example.com", "moved.example.com",
+		"denied.example.com", "admitted.example.com", "unregistered.example.com", "past.example.com", "etcd.example.com", "moved.example.com",
 		"counted.example.com", "replicated.example.com", "aliased.example.com", "examined.example.com", "prompt.example.com", "orphaned.example.com", "protobuf.example.com", "paths.example.com", "informed.example.com",
 	}
 }
@@ -410,6 +411,42 @@ func TestUnregister(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list.Items, 1)
 	require.Equal(t, "there", list.Items[0].GetName())
+}
+
+// kube-apiserver stores no objects of a group that the server has, as while an APIService is gone. Namespaces can be
+// deleted all the same.
+func TestWritesPastTheServer(t *testing.T) {
+	t.Parallel()
+	const group = "past.example.com"
+	ns := framework.Namespace(t, cp)
+	define(t, widgets(group, true))
+	create(t, group, "v1", ns, "there")
+	// The server then registers no version again.
+	_, err := definitions().ApiextensionsV1().CustomResourceDefinitions().Patch(t.Context(), "widgets."+group, types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+keys.CopyAnnotation+`":"`+keys.CopyKept+`"}}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	apiServices := aggregator.NewForConfigOrDie(framework.Config(cp)).ApiregistrationV1().APIServices()
+	for _, version := range []string{"v1", "v2"} {
+		require.NoError(t, apiServices.Delete(t.Context(), version+"."+group, metav1.DeleteOptions{}))
+	}
+	controlplane.Eventually(t, func() error {
+		server, err := cluster.AnsweringServer(t.Context(), framework.Config(cp), group, "v1")
+		if err == nil && server != "" {
+			err = fmt.Errorf("%s answers", server)
+		}
+		return err
+	})
+	_, err = widgetsIn(group, "v1", ns).Create(t.Context(), widget(group, "v1", "here", 1), metav1.CreateOptions{})
+	require.ErrorContains(t, err, "another server has the objects of past.example.com, which kube-apiserver does not know yet: try again; "+
+		"if none is to have them any more, delete the ValidatingAdmissionPolicyBinding crd-apiserver.past.example.com")
+	require.True(t, apierrors.IsForbidden(err), err)
+	require.NoError(t, framework.Kube(cp).CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}))
+	controlplane.Eventually(t, func() error {
+		if _, err := framework.Kube(cp).CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the namespace is still there: %v", err)
+		}
+		return nil
+	})
 }
 
 // A version that "migrate back" has given back to kube-apiserver, while another one still leads
