@@ -61,7 +61,7 @@ type Watches struct{ shares *Shares }
 // NewWatches returns the Watches of a server.
 func NewWatches(bounds Bounds) Watches {
 	total := max(2, bounds.RequestMemory/watchBytes)
-	return Watches{NewShares(total).WithLeast(min(leastWatches, total/16), total/8)}
+	return Watches{NewShares(total).WithLeast(min(leastWatches, total/16))}
 }
 
 // Follow counts another stream until end is called, or tells that the account has as many as it leaves to others. A

@@ -18,7 +18,6 @@ package limits
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -300,25 +299,4 @@ func TestWatchesOfAccounts(t *testing.T) {
 			require.Equal(t, http.StatusOK, requests.Serve(handler, request(test.user)).Code, "after the others")
 		})
 	}
-}
-
-// However many watches some accounts have, the next one gets some, and all of them together are bounded.
-func TestWatchesBesideManyAccounts(t *testing.T) {
-	bounds := DefaultBounds()
-	watches, all := NewWatches(bounds), 0
-	for n := range 1000 {
-		got := 0
-		for {
-			if _, ok := watches.take(account{user: fmt.Sprint(n)}, 1); !ok {
-				break
-			}
-			got++
-		}
-		if n < 50 {
-			require.GreaterOrEqual(t, got, leastWatches, n)
-		}
-		all += got
-	}
-	total := int(bounds.RequestMemory / watchBytes)
-	require.LessOrEqual(t, all, total+total/8)
 }
