@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
 // handlerTime is when the library answers a write at the latest, if the time of the request is not over before.
@@ -56,7 +57,7 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 		if ok && info.IsResourceRequest {
 			version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 			reservation := memory.reserve(accountOf(req))
-			reservation.watch = watchReservationOf(req)
+			reservation.watch.initialized = func() { utilflowcontrol.WatchInitialized(req.Context()) }
 			if goesOn && info.Verb == "watch" {
 				end, ok := watches.take(reservation.account, 1)
 				if !ok {

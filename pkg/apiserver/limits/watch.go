@@ -27,7 +27,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
-	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
 const (
@@ -82,19 +81,10 @@ func ErrTooManyWatches() error {
 
 // watchReservation is what the budget has to know of the request for a watch.
 type watchReservation struct {
-	// silent is set if the library does not tell when an event has been written.
-	silent bool
-	// flushed is called when it has.
+	// flushed is called when an event has been written.
 	flushed func()
 	// initialized gives back the watch's seat of priority and fairness.
 	initialized func()
-}
-
-func watchReservationOf(req *http.Request) watchReservation {
-	return watchReservation{
-		silent:      req.Header.Get("Upgrade") != "", // To a WebSocket.
-		initialized: func() { utilflowcontrol.WatchInitialized(req.Context()) },
-	}
 }
 
 // LargestObject is the size of the largest object of a resource of late. The zero value has seen none.
@@ -220,10 +210,6 @@ func (w *boundedWatch) run(ctx context.Context) {
 			return
 		}
 		if size == 0 {
-			continue
-		}
-		if w.reservation.watch.silent {
-			kept = max(kept, size*eventFactor)
 			continue
 		}
 		select {
