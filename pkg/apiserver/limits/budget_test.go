@@ -283,6 +283,38 @@ func TestElementsMemory(t *testing.T) {
 	require.NoError(t, TakeElementsMemory(t.Context(), 1<<40, 1), "not a request of a client")
 }
 
+// Over HTTP/2, the server holds a part of a body that nobody reads. One user's watches with bodies once ended it.
+func TestBodiesOfWatches(t *testing.T) {
+	bounds := DefaultBounds()
+	bounds.RequestMemory = 400 * decodeFactor
+	for name, test := range map[string]struct {
+		verb string
+		code int
+	}{
+		"a watch that goes on": {"watch", http.StatusTooManyRequests},
+		"a list that ends":     {"list", http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Repeat("a", 80)
+			var meanwhile []func()
+			handler := WithMemoryBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				body, err := io.ReadAll(req.Body)
+				assert.NoError(t, err)
+				assert.Len(t, body, int(req.ContentLength))
+				for _, next := range meanwhile {
+					meanwhile = nil
+					next()
+				}
+			}), requests.NewCodecs(), requests.IsWatch, bounds, Watches{NewShares(1 << 10)}, 1<<10, anyBody)
+			serve := func(body string) int {
+				return requests.Serve(handler, requests.WithInfo(httptest.NewRequest(http.MethodGet, "/", strings.NewReader(body)), test.verb)).Code
+			}
+			meanwhile = []func(){func() { assert.Equal(t, test.code, serve(text)) }, func() { assert.Equal(t, http.StatusOK, serve("")) }}
+			require.Equal(t, http.StatusOK, serve(text))
+		})
+	}
+}
+
 func TestBrokenBody(t *testing.T) {
 	memory := newBudget(1 << 20)
 	reservation := memory.reserve(account{})

@@ -93,8 +93,8 @@ func hasBody(verb string) bool {
 // checkBody reads the body, as far as it is not too large for the handler anyway,
 // and puts it back.
 func checkBody(req *http.Request, verb string, maxBody int64, reservation *reservation, response *timedWriter, check func(*http.Request, string, []byte) error) error {
-	if !hasBody(verb) {
-		return nil
+	if !hasBody(verb) && (!response.longRunning || req.ContentLength == 0) {
+		return nil // The library ignores it, and forgets it soon.
 	}
 	waits, deadline := response.waits, time.Now().Add(bodyTime)
 	if end, limited := req.Context().Deadline(); limited && end.Before(deadline) {
@@ -124,8 +124,8 @@ func checkBody(req *http.Request, verb string, maxBody int64, reservation *reser
 	// The time of a body does not bound the work on it.
 	response.setReadDeadline(time.Time{})
 	req.Body = readCloser{io.MultiReader(bytes.NewReader(body), req.Body), req.Body}
-	if int64(len(body)) > maxBody {
-		return nil // The handler says so.
+	if int64(len(body)) > maxBody || !hasBody(verb) {
+		return nil // The handler says so, or ignores it.
 	}
 	return check(req, verb, body)
 }

@@ -102,7 +102,7 @@ func TestNewcomers(t *testing.T) {
 		"watches": {func() func(string) bool {
 			watches := NewWatches(bounds)
 			return func(client string) bool { _, ok := watches.take(account{user: client}, 1); return ok }
-		}, 48, 8, int(bounds.RequestMemory / watchBytes)},
+		}, 40, 8, int(bounds.RequestMemory / watchPart / watchBytes)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			take, all := test.takes(), 0

@@ -33,8 +33,8 @@ const (
 	// largeObject is from which size on single objects take memory of the budget. Smaller ones take
 	// less than a connection. Those of watch caches, which keep many, do from pastObject on.
 	largeObject, pastObject = 32 << 10, 4 << 10
-	// watchBytes is what a watch takes, without its events. RequestMemory is half of the memory that there is.
-	watchBytes = 96 << 10
+	// watchBytes is what a watch takes, without its events. All take a part of RequestMemory.
+	watchBytes, watchPart = 96 << 10, 2
 	// eventFactor is how many times its size an object takes while an event is made of it and
 	// written. keptFactor is how many times its size the buffers of the library take afterwards,
 	// which it keeps until the watch ends.
@@ -59,7 +59,7 @@ type Watches struct{ shares *Shares }
 
 // NewWatches returns the Watches of a server.
 func NewWatches(bounds Bounds) Watches {
-	total := max(2, bounds.RequestMemory/watchBytes)
+	total := max(2, bounds.RequestMemory/watchPart/watchBytes)
 	return Watches{NewShares(total).WithLeast(min(leastWatches, total/16))}
 }
 

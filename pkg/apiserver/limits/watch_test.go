@@ -332,7 +332,7 @@ func TestSizeOf(t *testing.T) {
 // An account may have as many watches as it leaves to others, until they end.
 func TestWatchesOfAccounts(t *testing.T) {
 	bounds := DefaultBounds()
-	bounds.RequestMemory = 8*watchBytes - 1
+	bounds.RequestMemory = 8*watchPart*watchBytes - 1
 	const one, two, system = "system:serviceaccount:a:one", "system:serviceaccount:a:two", "system:kube-controller-manager"
 	for name, test := range map[string]struct {
 		before []string

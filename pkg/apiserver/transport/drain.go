@@ -154,16 +154,16 @@ func (d *Drain) take(server *http.Server) {
 }
 
 // takeHTTP2 makes a server serve HTTP/2 on connections that are drained and paced. Its options are
-// those of the library, which can't be set: see SecureServingInfo.Serve. Only writes end in time, frames are smaller, and
-// headers are bounded more narrowly. A client in Go, such as that of kube-apiserver, refuses to send more over HTTP/2,
+// those of the library, which can't be set: see SecureServingInfo.Serve. Only writes end in time, frames and buffers are
+// smaller, and headers are bounded more narrowly. A client in Go, such as that of kube-apiserver, refuses to send more over HTTP/2,
 // and kube-apiserver calls that 503.
 //
 //nolint:staticcheck // SA1019: net/http serves no connection that is not its own.
 func (d *Drain) takeHTTP2(server *http.Server) {
 	const (
 		idle   = 90 * time.Second
-		buffer = 256 << 10
-		frame  = 16 << 10 // The least that there can be: a connection keeps the memory of its largest one.
+		buffer = 64 << 10 // The least that there can be: requests that wait for their turn keep as much of their bodies.
+		frame  = 16 << 10 // The least, too: a connection keeps the memory of its largest one.
 	)
 	options := &http2.Server{
 		IdleTimeout:                  idle,
