@@ -127,6 +127,9 @@ func (d *Drain) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
+		if conn, ok := req.Context().Value(connectionKey{}).(*drainedConn); ok && conn.http2 != nil {
+			defer conn.http2.handle(req.Context())()
+		}
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // That of the library is for what it answers itself.
 		next.ServeHTTP(w, req.WithContext(req.Context()))
 		// The library keeps this one until the client has read the response.
@@ -196,9 +199,6 @@ func (d *Drain) add(client string, requests int) bool {
 	defer d.mu.Unlock()
 	if conn := d.connections[client]; conn != nil {
 		conn.requests += requests
-		if conn.http2 != nil {
-			conn.http2.handle(requests)
-		}
 		conn.used, conn.idle = true, false
 		if d.closed {
 			conn.goAway()
