@@ -24,6 +24,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -312,6 +313,31 @@ func TestBodiesOfWatches(t *testing.T) {
 			meanwhile = []func(){func() { assert.Equal(t, test.code, serve(text)) }, func() { assert.Equal(t, http.StatusOK, serve("")) }}
 			require.Equal(t, http.StatusOK, serve(text))
 		})
+	}
+}
+
+// However many clients accept compressed responses, some get one, and the others an uncompressed one.
+func TestCompressedResponses(t *testing.T) {
+	var accepted []string
+	var handler http.Handler
+	request := func() *http.Request {
+		req := requests.WithInfo(httptest.NewRequest(http.MethodGet, "/", nil), "list")
+		req.Header.Set("Accept-Encoding", "gzip")
+		return req
+	}
+	handler = WithMemoryBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		accepted = append(accepted, req.Header.Get("Accept-Encoding"))
+		if len(accepted) <= compressors {
+			another := request()
+			requests.Serve(handler, another)
+			require.NotEmpty(t, another.Header, "The library may read it at the same time.")
+		}
+	}), requests.NewCodecs(), requests.IsWatch, DefaultBounds(), NewWatches(DefaultBounds()), 1<<10, anyBody)
+	want := append(slices.Repeat([]string{"gzip"}, compressors), "")
+	for range 2 { // Those that have ended count no more.
+		accepted = nil
+		requests.Serve(handler, request())
+		require.Equal(t, want, accepted)
 	}
 }
 

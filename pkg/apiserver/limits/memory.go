@@ -26,6 +26,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -37,6 +38,9 @@ import (
 // handlerTime is when the library answers a write at the latest, if the time of the request is not over before.
 const handlerTime = 34 * time.Second
 
+// compressors is how many responses are compressed at once. Each compressor takes 1.2 MiB.
+const compressors = 32
+
 // WithMemoryBounds bounds the memory that bodies, lists and watches take, and the time that clients take
 // to send them. Check is called with each body that is not larger than maxBody. The
 // handler belongs behind authorization, so that the server reads bodies only from clients that may
@@ -44,9 +48,11 @@ const handlerTime = 34 * time.Second
 //
 // The work on a write whose time is over goes on in a goroutine of the library's, which tells nobody when it ends. So
 // what the request has taken counts in the part of its account for another while.
+//
+// Responses beyond the compressors are not compressed.
 func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds, watches Watches, maxBody int64,
 	check func(req *http.Request, verb string, body []byte) error) http.Handler {
-	memory := newBudget(bounds.RequestMemory)
+	memory, compressed := newBudget(bounds.RequestMemory), semaphore.NewWeighted(compressors)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		response := responseOf(req.Context())
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
@@ -75,6 +81,15 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 			if err := checkBody(req, info.Verb, maxBody, reservation, response, check); err != nil {
 				responsewriters.ErrorNegotiated(err, serializer, version, w, req)
 				return
+			}
+		}
+		if !goesOn && req.Header.Get("Accept-Encoding") != "" {
+			if compressed.TryAcquire(1) {
+				defer compressed.Release(1)
+			} else {
+				req = req.WithContext(req.Context())
+				req.Header = req.Header.Clone()
+				req.Header.Del("Accept-Encoding")
 			}
 		}
 		next.ServeHTTP(w, req)
