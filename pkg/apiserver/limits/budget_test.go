@@ -339,6 +339,9 @@ func TestCompressedResponses(t *testing.T) {
 		requests.Serve(handler, request())
 		require.Equal(t, want, accepted)
 	}
+	accepted = make([]string, compressors)
+	requests.Serve(handler, requests.WithInfo(request(), "watch"))
+	require.Empty(t, accepted[compressors], "a watch")
 }
 
 func TestBrokenBody(t *testing.T) {

@@ -49,7 +49,7 @@ const compressors = 32
 // The work on a write whose time is over goes on in a goroutine of the library's, which tells nobody when it ends. So
 // what the request has taken counts in the part of its account for another while.
 //
-// Responses beyond the compressors are not compressed.
+// Responses beyond the compressors are not compressed. Nor are watches, which would keep theirs as long as they like.
 func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds, watches Watches, maxBody int64,
 	check func(req *http.Request, verb string, body []byte) error) http.Handler {
 	memory, compressed := newBudget(bounds.RequestMemory), semaphore.NewWeighted(compressors)
@@ -83,8 +83,8 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 				return
 			}
 		}
-		if !goesOn && req.Header.Get("Accept-Encoding") != "" {
-			if compressed.TryAcquire(1) {
+		if req.Header.Get("Accept-Encoding") != "" {
+			if !goesOn && compressed.TryAcquire(1) {
 				defer compressed.Release(1)
 			} else {
 				req = req.WithContext(req.Context())

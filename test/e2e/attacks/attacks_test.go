@@ -423,12 +423,14 @@ func frameAttacks() map[string]attack {
 		"connections with many certificates":           {addresses: 3, run: certificates},
 		"slow bodies":                                  {user: writer, run: frames(slowBodies)},
 		"slow readers of compressed OpenAPI":           {namespaces: otherNamespaces, addresses: 3, run: frames(slowReaders("/openapi/v2", 0, hpack.HeaderField{Name: "accept-encoding", Value: "gzip"}))},
-		"slow readers of lists":                        {user: reader, run: frames(slowReaders(menuPath, 0))},
-		"slow readers of lists, unread":                {user: reader, run: unread(slowReaders(menuPath, 0))},
-		"slow readers, large window, unread":           {user: reader, run: unread(slowReaders(menuPath, math.MaxInt32))},
-		"slow readers of a selection":                  {user: reader, run: frames(slowReaders(menuPath+"?labelSelector=name%3Dpizza-1", 0))}, // A small one of a large list.
-		"slow readers of pizzas":                       {user: reader, run: frames(slowReaders(menuPath+"/pizza-1", 0))},
-		"watches of big events that nobody reads":      {user: writer, allowed: true, run: watches},
+		"slow readers of compressed watches": {user: reader, run: frames(slowReaders(menuPath+"?watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan", 0,
+			hpack.HeaderField{Name: "accept-encoding", Value: "gzip"}))},
+		"slow readers of lists":                   {user: reader, run: frames(slowReaders(menuPath, 0))},
+		"slow readers of lists, unread":           {user: reader, run: unread(slowReaders(menuPath, 0))},
+		"slow readers, large window, unread":      {user: reader, run: unread(slowReaders(menuPath, math.MaxInt32))},
+		"slow readers of a selection":             {user: reader, run: frames(slowReaders(menuPath+"?labelSelector=name%3Dpizza-1", 0))}, // A small one of a large list.
+		"slow readers of pizzas":                  {user: reader, run: frames(slowReaders(menuPath+"/pizza-1", 0))},
+		"watches of big events that nobody reads": {user: writer, allowed: true, run: watches},
 	}
 }
 
