@@ -232,3 +232,22 @@ func TestKnownTokensBesideOthers(t *testing.T) {
 		}
 	})
 }
+
+// The library logs each error of an authenticator. A flood of bad tokens once had each of them logged.
+func TestErrorsOfAFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failing, err := RequireIdentity(authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+			return nil, false, errTooManyTokens
+		}), nil)
+		require.NoError(t, err)
+		logged := 0
+		for range 1000 {
+			_, ok, err := failing.AuthenticateRequest(nil)
+			require.False(t, ok)
+			if err != nil {
+				logged++
+			}
+		}
+		require.Equal(t, 100, logged)
+	})
+}

@@ -176,7 +176,7 @@ func (d *Drain) takeHTTP2(server *http.Server) {
 		MaxUploadBufferPerStream:     buffer,
 		MaxUploadBufferPerConnection: buffer * int32(d.streams), //nolint:gosec // G115: flags are validated.
 	}
-	base := &http.Server{ErrorLog: server.ErrorLog, MaxHeaderBytes: d.textBytes, WriteTimeout: headerPatience} //nolint:gosec // G112: HTTP/2 has no use for it.
+	base := &http.Server{ErrorLog: limits.PacedLog(server.ErrorLog), MaxHeaderBytes: d.textBytes, WriteTimeout: headerPatience} //nolint:gosec // G112: HTTP/2 has no use for it.
 	server.TLSNextProto[http2.NextProtoTLS] = func(_ *http.Server, conn *tls.Conn, handler http.Handler) {
 		drained, ok := conn.NetConn().(*drainedConn)
 		if !ok {
