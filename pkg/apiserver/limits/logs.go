@@ -17,7 +17,7 @@ limitations under the License.
 package limits
 
 import (
-	"log"
+	"log" //nolint:depguard // http.Server takes its logger.
 
 	"k8s.io/client-go/util/flowcontrol"
 )

@@ -53,10 +53,10 @@ func everything(ctx context.Context, a *attacker) {
 				})
 			})
 		},
-		callsBy(true, perConnection, func(a *attacker, n int64) call {
+		callsBy(true, perConnection, func(_ *attacker, n int64) call {
 			return by(n, call{method: http.MethodPost, path: attackedPath + dryRun, header: map[string]string{"Content-Type": jsonType}, body: body})
 		}),
-		callsBy(true, perConnection, func(a *attacker, n int64) call {
+		callsBy(true, perConnection, func(_ *attacker, n int64) call {
 			name := fmt.Sprint("of-", n%int64(len(a.tokens)))
 			labels := fmt.Appendf(nil, `"labels":{"n":"%d"},"ownerReferences"`, n)
 			return by(n, call{
@@ -64,7 +64,7 @@ func everything(ctx context.Context, a *attacker) {
 				header: map[string]string{"Content-Type": applyType}, body: bytes.Replace(big(name, 600_000), []byte(`"ownerReferences"`), labels, 1),
 			})
 		}),
-		callsBy(true, perConnection, func(a *attacker, n int64) call {
+		callsBy(true, perConnection, func(_ *attacker, n int64) call {
 			return by(n, call{method: http.MethodGet, path: attackedPath, header: map[string]string{"Accept-Encoding": "gzip"}})
 		}),
 	} {
