@@ -64,8 +64,8 @@ func everything(ctx context.Context, a *attacker) {
 				header: map[string]string{"Content-Type": applyType}, body: bytes.Replace(big(name, 600_000), []byte(`"ownerReferences"`), labels, 1),
 			})
 		}),
-		callsBy(true, perConnection, func(_ *attacker, n int64) call {
-			return by(n, call{method: http.MethodGet, path: attackedPath, header: map[string]string{"Accept-Encoding": "gzip"}})
+		callsBy(true, 1, func(_ *attacker, n int64) call { // More would leave no time for the others.
+			return by(n, call{method: http.MethodGet, path: attackedPath + "?limit=1", header: map[string]string{"Accept-Encoding": "gzip"}})
 		}),
 	} {
 		all.Go(func() { attack(ctx, a) })
