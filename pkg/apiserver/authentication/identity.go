@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/path"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
@@ -34,18 +35,23 @@ import (
 type identified struct {
 	authenticator.Request
 	open authorizer.Authorizer
+	// logs paces errors, since the library logs each one that it gets. It refuses requests without an error, too.
+	logs flowcontrol.RateLimiter
 }
 
 // RequireIdentity returns an authenticator that refuses requests without an identity,
 // except to the open paths. An error is about these paths.
 func RequireIdentity(delegate authenticator.Request, openPaths []string) (authenticator.Request, error) {
 	open, err := path.NewAuthorizer(openPaths)
-	return &identified{delegate, open}, err
+	return &identified{delegate, open, limits.NewLogPace()}, err
 }
 
 // AuthenticateRequest returns the user of a request.
 func (a *identified) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
 	response, ok, err := a.Request.AuthenticateRequest(req)
+	if err != nil && !a.logs.TryAccept() {
+		return nil, false, nil
+	}
 	if !ok || err != nil {
 		return response, ok, err
 	}

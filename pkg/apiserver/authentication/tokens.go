@@ -20,6 +20,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 
@@ -39,6 +40,9 @@ const (
 	// A client that presents few tokens has fewTokens at once, and another one every fewPeriod seconds.
 	// A flood from a hundred addresses takes a fifth of the bound for such clients.
 	fewTokens, fewPeriod = 3, 10
+	// turnsPerClient is a tenth of tokenReviewQPS. The known tokens of an address need TokenReviews, too, when the library's
+	// cache has forgotten them.
+	turnsPerClient = 20
 	// tokenBurst is the number of seconds that a bucket can save up.
 	tokenBurst = 10
 	// knownTokens and tokenClients bound how many are remembered, the most recently used ones.
@@ -54,7 +58,8 @@ var errTooManyTokens = errors.New("this client presents too many bearer tokens t
 // A client is an IP address or a prefix of 64 bits. It may present perClient tokens per second that
 // have not been valid before, and ten times as many at once. All clients share a bound, too. The first
 // tokens of each client have a bound of their own, which a flood can't use up. So have clients that
-// have presented a valid token. Delegate is not asked about further tokens. Instead, refuse is called
+// have presented a valid token. Delegate is asked about turnsPerClient tokens of a client at once, and the client's others
+// wait for these. Delegate is not asked about further tokens. Instead, refuse is called
 // with the context of the request, which has to be that of WithTokenClients.
 func BoundTokens(delegate authenticator.Token, perClient int, refuse func(context.Context)) authenticator.Token {
 	return newTokenBound(delegate, perClient, refuse, clock.RealClock{})
@@ -71,6 +76,7 @@ func newTokenBound(delegate authenticator.Token, perClient int, refuse func(cont
 		users:     bucket(allTokens, now),
 		clients:   lru.New(tokenClients),
 		known:     lru.New(knownTokens),
+		turns:     limits.NewTurns(turnsPerClient),
 	}
 }
 
@@ -90,6 +96,8 @@ type tokenBound struct {
 	clients *lru.Cache
 	// known are the hashes of tokens that have been valid.
 	known *lru.Cache
+	// turns are those of the tokens of an address that are asked about.
+	turns *limits.Turns
 }
 
 type tokenClient struct {
@@ -100,11 +108,17 @@ type tokenClient struct {
 
 // AuthenticateToken returns the user of a token.
 func (b *tokenBound) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-	hash, client := sha256.Sum256([]byte(token)), b.client(ctx)
+	address, _ := ctx.Value(tokenClientKey{}).(string)
+	hash, client := sha256.Sum256([]byte(token)), b.client(address)
 	if _, known := b.known.Get(hash); !known && !b.mayAsk(client) {
 		b.refuse(ctx)
 		return nil, false, errTooManyTokens
 	}
+	end, err := b.turns.Take(ctx, address)
+	if err != nil {
+		return nil, false, fmt.Errorf("%d tokens of this client are asked about: %w", turnsPerClient, err)
+	}
+	defer end()
 	response, ok, err := b.Token.AuthenticateToken(ctx, token)
 	if ok {
 		b.known.Add(hash, nil)
@@ -113,8 +127,7 @@ func (b *tokenBound) AuthenticateToken(ctx context.Context, token string) (*auth
 	return response, ok, err
 }
 
-func (b *tokenBound) client(ctx context.Context) *tokenClient {
-	address, _ := ctx.Value(tokenClientKey{}).(string)
+func (b *tokenBound) client(address string) *tokenClient {
 	found, ok := b.clients.Get(address)
 	if !ok {
 		// Of two that are made at the same time, one is forgotten.

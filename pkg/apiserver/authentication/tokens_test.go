@@ -18,11 +18,14 @@ package authentication
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -31,6 +34,8 @@ import (
 	unionauth "k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/request/websocket"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 )
 
@@ -192,4 +197,57 @@ func TestFreshTokensBesideAFlood(t *testing.T) {
 			require.Equal(t, all, accepted)
 		})
 	}
+}
+
+// Known tokens of one address do not take all TokenReviews. The library's cache has answered each within ten seconds, but
+// 2000 in turn, as a user may have for a ServiceAccount, once let other addresses wait for two seconds.
+func TestKnownTokensBesideOthers(t *testing.T) {
+	const flood, longest = 375, 250 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		reviews := flowcontrol.NewTokenBucketRateLimiter(tokenReviewQPS, tokenReviewBurst)
+		delegate := authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+			return &authenticator.Response{User: &user.DefaultInfo{Name: token}}, true, reviews.Wait(ctx)
+		})
+		bound := newTokenBound(delegate, perClient, func(context.Context) {}, clock.RealClock{})
+		present := func(ctx context.Context, address string, n int64) {
+			token := fmt.Sprint(address, n)
+			bound.known.Add(sha256.Sum256([]byte(token)), nil)
+			_, _, _ = bound.AuthenticateToken(context.WithValue(ctx, tokenClientKey{}, address), token)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var next atomic.Int64
+		for range flood {
+			go func() {
+				for ctx.Err() == nil {
+					present(ctx, "10.0.0.1", next.Add(1))
+				}
+			}()
+		}
+		time.Sleep(time.Minute)
+		for n := range int64(20) {
+			began := time.Now()
+			present(ctx, "10.0.0.2", n)
+			require.LessOrEqual(t, time.Since(began), longest)
+		}
+	})
+}
+
+// The library logs each error of an authenticator. A flood of bad tokens once had each of them logged.
+func TestErrorsOfAFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failing, err := RequireIdentity(authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+			return nil, false, errTooManyTokens
+		}), nil)
+		require.NoError(t, err)
+		logged := 0
+		for range 1000 {
+			_, ok, err := failing.AuthenticateRequest(nil)
+			require.False(t, ok)
+			if err != nil {
+				logged++
+			}
+		}
+		require.Equal(t, 100, logged)
+	})
 }

@@ -69,7 +69,7 @@ func TestLongRunning(t *testing.T) {
 // level by following 640 of them, and others of it waited for more than a minute.
 func TestStreamsPerUser(t *testing.T) {
 	forwarded := false
-	bounds := limits.Bounds{ForwardedStreamsPerUser: 1, UpgradesPerUser: 3, RequestMemory: 18 * 96 << 10}
+	bounds := limits.Bounds{ForwardedStreamsPerUser: 1, UpgradesPerUser: 3, RequestMemory: 18 * 192 << 10}
 	streams := NewStreams(bounds, limits.NewWatches(bounds),
 		[]schema.GroupResource{{Group: "example.com", Resource: "things/exec"}}, []schema.GroupResource{{Group: "example.com", Resource: "things/track"}},
 		func(user.Info) bool { return forwarded })

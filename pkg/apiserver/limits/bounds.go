@@ -133,7 +133,7 @@ func (b *Bounds) AddFlags(flags *pflag.FlagSet) {
 		flags.IntVar(flag.value, flag.name, *flag.value, flag.usage)
 	}
 	flags.Int64Var(&b.RequestMemory, requestMemoryFlag, b.RequestMemory, ""+
-		"How many bytes of memory the bodies of all requests and the lists of all responses may take at once, estimated from their sizes; a user may have a quarter of what others leave. There may be a watch for each 96 KiB of it, or a stream for twice as much, and a user may have as many as it leaves to others. Requests beyond are told to retry. By default half of GOMEMLIMIT, or 512 MiB.")
+		"How many bytes of memory the bodies of all requests and the lists of all responses may take at once, estimated from their sizes; a user may have a quarter of what others leave. There may be a watch for each 192 KiB of it, or a stream for twice as much, and a user may have as many as it leaves to others. Requests beyond are told to retry. By default half of GOMEMLIMIT, or 512 MiB.")
 }
 
 const requestMemoryFlag = "max-request-memory-bytes"

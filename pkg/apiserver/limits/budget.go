@@ -55,6 +55,8 @@ const (
 	// userPart is the part of what others leave of the budget that a single account may have. systemPart is the part
 	// that is kept for accounts of the cluster itself.
 	userPart, systemPart = 4, 8
+	// leastPart is the part that an account may have in any case. As much as for accounts of the cluster is kept for that.
+	leastPart = 512
 	// budgetRetrySeconds is when a client may hope that others have finished.
 	budgetRetrySeconds = 1
 	// readChunk is how much of a body is taken from the budget at once.
@@ -117,7 +119,7 @@ type budget struct {
 }
 
 func newBudget(limit int64) *budget {
-	return &budget{limit: limit, users: map[string]int64{}, history: NewShares(limit / historyPart)}
+	return &budget{limit: limit, users: map[string]int64{}, history: NewShares(limit / historyPart).WithLeast(limit / leastPart)}
 }
 
 // count is for those who have locked the budget.
@@ -176,16 +178,17 @@ func (s *reservation) raise(bytes int64) bool {
 	return true
 }
 
-// tryAdd lets an account have a quarter of what others leave, and with its only request half of that. However many
-// accounts there are, the next one finds some.
+// tryAdd lets an account have a quarter of what others leave, and with its only request half of that.
 func (s *reservation) tryAdd(bytes int64) bool {
-	limit := s.limit
-	if !s.system {
-		limit -= limit / systemPart
-	}
 	has := s.users[s.user]
-	left := limit - (s.used - has)
-	if bytes > 0 && (s.used+bytes > limit || has+bytes > s.most(left, has == s.taken)) {
+	left := s.limit - (s.used - has)
+	may := s.most(left, has == s.taken)
+	if !s.system {
+		part := s.limit / systemPart
+		left -= part
+		may = max(min(s.most(left, has == s.taken), left-part), s.limit/leastPart)
+	}
+	if bytes > 0 && has+bytes > min(left, may) {
 		return false
 	}
 	s.add(bytes)

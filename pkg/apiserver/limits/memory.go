@@ -26,15 +26,20 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
 // handlerTime is when the library answers a write at the latest, if the time of the request is not over before.
 const handlerTime = 34 * time.Second
+
+// compressors is how many responses are compressed at once. Each compressor takes 1.2 MiB.
+const compressors = 32
 
 // WithMemoryBounds bounds the memory that bodies, lists and watches take, and the time that clients take
 // to send them. Check is called with each body that is not larger than maxBody. The
@@ -43,9 +48,11 @@ const handlerTime = 34 * time.Second
 //
 // The work on a write whose time is over goes on in a goroutine of the library's, which tells nobody when it ends. So
 // what the request has taken counts in the part of its account for another while.
+//
+// Responses beyond the compressors are not compressed. Nor are watches, which would keep theirs as long as they like.
 func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds, watches Watches, maxBody int64,
 	check func(req *http.Request, verb string, body []byte) error) http.Handler {
-	memory := newBudget(bounds.RequestMemory)
+	memory, compressed := newBudget(bounds.RequestMemory), semaphore.NewWeighted(compressors)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		response := responseOf(req.Context())
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
@@ -56,7 +63,7 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 		if ok && info.IsResourceRequest {
 			version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 			reservation := memory.reserve(accountOf(req))
-			reservation.watch = watchReservationOf(req)
+			reservation.watch.initialized = func() { utilflowcontrol.WatchInitialized(req.Context()) }
 			if goesOn && info.Verb == "watch" {
 				end, ok := watches.take(reservation.account, 1)
 				if !ok {
@@ -76,6 +83,15 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 				return
 			}
 		}
+		if req.Header.Get("Accept-Encoding") != "" {
+			if !goesOn && compressed.TryAcquire(1) {
+				defer compressed.Release(1)
+			} else {
+				req = req.WithContext(req.Context())
+				req.Header = req.Header.Clone()
+				req.Header.Del("Accept-Encoding")
+			}
+		}
 		next.ServeHTTP(w, req)
 	})
 }
@@ -92,8 +108,8 @@ func hasBody(verb string) bool {
 // checkBody reads the body, as far as it is not too large for the handler anyway,
 // and puts it back.
 func checkBody(req *http.Request, verb string, maxBody int64, reservation *reservation, response *timedWriter, check func(*http.Request, string, []byte) error) error {
-	if !hasBody(verb) {
-		return nil
+	if !hasBody(verb) && (!response.longRunning || req.ContentLength == 0) {
+		return nil // The library ignores it, and forgets it soon.
 	}
 	waits, deadline := response.waits, time.Now().Add(bodyTime)
 	if end, limited := req.Context().Deadline(); limited && end.Before(deadline) {
@@ -123,8 +139,8 @@ func checkBody(req *http.Request, verb string, maxBody int64, reservation *reser
 	// The time of a body does not bound the work on it.
 	response.setReadDeadline(time.Time{})
 	req.Body = readCloser{io.MultiReader(bytes.NewReader(body), req.Body), req.Body}
-	if int64(len(body)) > maxBody {
-		return nil // The handler says so.
+	if int64(len(body)) > maxBody || !hasBody(verb) {
+		return nil // The handler says so, or ignores it.
 	}
 	return check(req, verb, body)
 }

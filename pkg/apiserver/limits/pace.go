@@ -19,6 +19,7 @@ package limits
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"net"
 	"net/http"
 	"sync"
@@ -127,6 +128,10 @@ func (w *timedWriter) Write(content []byte) (int, error) {
 func (w *timedWriter) Flush() {
 	defer w.awaitClient()()
 	_ = w.control.Flush() // The next write fails, too.
+	w.noteFlush()
+}
+
+func (w *timedWriter) noteFlush() {
 	if w.watch != nil && w.watch.flushed != nil {
 		w.watch.flushed()
 	}
@@ -138,19 +143,50 @@ func (w *timedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil || w.watch == nil {
 		return conn, buffers, err
 	}
-	timed := &timedConn{conn, w}
+	timed := &timedConn{Conn: conn, response: w}
 	return timed, bufio.NewReadWriter(buffers.Reader, bufio.NewWriter(timed)), nil
 }
 
 type timedConn struct {
 	net.Conn
 	response *timedWriter
+	// left is how much of a frame is to be written.
+	left uint64
+	// data is set for frames that are not answers to pings and the like.
+	data bool
 }
 
 // Write waits until the client has read enough.
 func (c *timedConn) Write(content []byte) (int, error) {
 	defer c.response.awaitClient()()
-	return c.Conn.Write(content)
+	n, err := c.Conn.Write(content)
+	if c.endsEvent(content[:n]) {
+		c.response.noteFlush()
+	}
+	return n, err
+}
+
+// endsEvent tells whether a part that has been written is the end of an event. It has the header of a frame as a whole.
+func (c *timedConn) endsEvent(part []byte) bool {
+	const headerBytes, isFrame, lengthBits, twoBytes, eightBytes, binaryFrame = 10, 0x80, 0x7f, 126, 127, 2
+	header := make([]byte, headerBytes)
+	copy(header, part)
+	if c.left == 0 {
+		if header[0]&isFrame == 0 {
+			return false // It is no frame, but the answer to the handshake.
+		}
+		c.data = header[0]&^isFrame <= binaryFrame
+		switch length := header[1] & lengthBits; length {
+		case twoBytes:
+			c.left = 4 + uint64(binary.BigEndian.Uint16(header[2:]))
+		case eightBytes:
+			c.left = headerBytes + binary.BigEndian.Uint64(header[2:])
+		default:
+			c.left = 2 + uint64(length)
+		}
+	}
+	c.left -= min(c.left, uint64(len(part)))
+	return c.data && c.left == 0
 }
 
 // awaitClient ends the response if the client is waited for too long until over is called.

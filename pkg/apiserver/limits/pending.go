@@ -38,6 +38,9 @@ const pendingRetrySeconds = 1
 // proxyPart is the part of the requests in flight that is kept for the front proxy.
 const proxyPart = 4
 
+// leastInFlight is how many requests in flight an account or an IP address may have in any case.
+const leastInFlight = 4
+
 // WithInFlightLimit refuses requests beyond RequestsInFlight with 429, and those of clients other
 // than the front proxy beyond three quarters of it. An IP address may have as many of these as it leaves to others, and
 // an account as many of those that the front proxy forwards. An eighth is kept for the accounts of the cluster.
@@ -110,8 +113,10 @@ type inFlight struct {
 }
 
 func newInFlight(limit int64) *inFlight {
-	// Nobody could have the last of the shares.
-	return &inFlight{limit: limit, shared: NewShares(limit - limit/systemPart + 1), direct: NewShares(limit - limit/proxyPart + 1)}
+	shares := func(total int64) *Shares {
+		return NewShares(total + 1).WithLeast(min(leastInFlight, total/16)) // Without a least, nobody could have the last.
+	}
+	return &inFlight{limit: limit, shared: shares(limit - limit/systemPart), direct: shares(limit - limit/proxyPart)}
 }
 
 // enter counts another request, or tells why not.

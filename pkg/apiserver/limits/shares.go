@@ -21,9 +21,8 @@ import "sync"
 // Shares are parts of something that clients share. A client may have as much of it as it leaves to others: however
 // many clients there are, the next one finds some.
 type Shares struct {
-	// least and most are how much a client may have even if others have all, and at most. What clients have by the least
-	// may exceed the total by spare.
-	least, most, spare int64
+	// most is how much a client may have at most. The part kept is for clients that have no more than the least.
+	least, most, kept int64
 
 	mu    sync.Mutex
 	free  int64
@@ -35,17 +34,21 @@ func NewShares(total int64) *Shares {
 	return &Shares{most: total, free: total, taken: map[string]int64{}}
 }
 
-// NewBoundShares returns Shares of three times what a client may have at most, and as much again for clients that get
-// the least.
+// NewBoundShares returns Shares of three times what a client may have at most, with a least.
 func NewBoundShares(least, most int64) *Shares {
-	shares := NewShares(3 * most)
-	shares.least, shares.most, shares.spare = least, most, most
+	shares := NewShares(3 * most).WithLeast(min(least, most))
+	shares.most = most
 	return shares
 }
 
-// WithLeast gives each client the least even if others have all, until clients have as much as spare beyond the total.
-func (s *Shares) WithLeast(least, spare int64) *Shares {
-	s.least, s.spare = least, spare
+// newcomers is how many clients get the least after others have all that they can. All ServiceAccounts of a namespace
+// are one client, so an attacker needs as many namespaces or addresses.
+const newcomers = 50
+
+// WithLeast keeps the least for newcomers, but no more than a quarter of the total. Otherwise, clients that each take
+// half of the rest would soon leave nothing.
+func (s *Shares) WithLeast(least int64) *Shares {
+	s.least, s.kept = least, min(newcomers*least, s.free/4)
 	return s
 }
 
@@ -53,11 +56,12 @@ func (s *Shares) WithLeast(least, spare int64) *Shares {
 func (s *Shares) Take(client string, part int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	may := min(s.most, s.free-part)
-	if s.free-part >= -s.spare {
-		may = max(may, s.least)
+	left := s.free - part
+	may := s.least
+	if left >= s.kept {
+		may = max(may, min(s.most, left))
 	}
-	if s.taken[client]+part > may {
+	if left < 0 || s.taken[client]+part > may {
 		return false
 	}
 	s.move(client, part)

@@ -17,6 +17,7 @@ limitations under the License.
 package limits
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -65,4 +66,59 @@ func TestSharesGivenBack(t *testing.T) {
 	shares.Give("b", 5)
 	require.Equal(t, int64(20), shares.free)
 	require.Empty(t, shares.taken, "Clients without a part are forgotten.")
+}
+
+// However many clients have all that they can get of it, the next one finds enough for some requests.
+func TestNewcomers(t *testing.T) {
+	bounds := DefaultBounds()
+	bounds.RequestMemory = 256 << 20
+	const step = 64 << 10
+	for name, test := range map[string]struct {
+		// takes returns a function that takes another part for a client.
+		takes func() func(client string) bool
+		// clients have taken all that they can before the next one finds want parts. All find no more than total.
+		clients, want, total int
+	}{
+		"slow requests": {func() func(string) bool {
+			waits := newWaits(bounds)
+			return func(client string) bool { return waits.Take(client, 1) }
+		}, 14, 1, 3 * bounds.WaitsPerUser},
+		"direct requests": {func() func(string) bool {
+			inFlight := newInFlight(int64(bounds.RequestsInFlight))
+			return func(client string) bool { return inFlight.enter(sender{account{user: client}, true}) == "" }
+		}, 48, 4, 751},
+		"forwarded requests": {func() func(string) bool {
+			inFlight := newInFlight(int64(bounds.RequestsInFlight))
+			return func(client string) bool { return inFlight.enter(sender{account{user: client}, false}) == "" }
+		}, 48, 4, 876},
+		"memory": {func() func(string) bool {
+			memory := newBudget(bounds.RequestMemory)
+			return func(client string) bool { return memory.reserve(account{user: client}).take(step) }
+		}, 48, 8, 224 << 20 / step},
+		"history": {func() func(string) bool {
+			history := newBudget(bounds.RequestMemory).history
+			return func(client string) bool { return history.Take(client, step) }
+		}, 48, 8, 128 << 20 / step},
+		"watches": {func() func(string) bool {
+			watches := NewWatches(bounds)
+			return func(client string) bool { _, ok := watches.take(account{user: client}, 1); return ok }
+		}, 40, 8, int(bounds.RequestMemory / watchPart / watchBytes)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			take, all := test.takes(), 0
+			takeMost := func(client int) (got int) {
+				for take(strconv.Itoa(client)) {
+					got++
+				}
+				all += got
+				return got
+			}
+			for client := range 1000 {
+				if got := takeMost(client); client <= test.clients {
+					require.GreaterOrEqual(t, got, test.want, "client %d", client)
+				}
+			}
+			require.LessOrEqual(t, all, test.total)
+		})
+	}
 }

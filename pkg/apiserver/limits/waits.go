@@ -36,8 +36,8 @@ const (
 
 // newWaits returns the Shares of requests that wait for their clients. Such a request holds a seat of priority and
 // fairness. A single user whose bodies never come would keep all seats of a priority level from its other users, which
-// are some fifty at least.
-func newWaits(bounds Bounds) *Shares { return NewBoundShares(0, int64(bounds.WaitsPerUser)) }
+// are some fifty at least. All together have fewer.
+func newWaits(bounds Bounds) *Shares { return NewBoundShares(1, int64(bounds.WaitsPerUser)) }
 
 // after calls a function when some time has passed, unless the returned one has been called. That waits for a call that
 // has begun: the library's writers must not be used when their handler has returned.

@@ -27,15 +27,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
-	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
 const (
 	// largeObject is from which size on single objects take memory of the budget. Smaller ones take
 	// less than a connection. Those of watch caches, which keep many, do from pastObject on.
 	largeObject, pastObject = 32 << 10, 4 << 10
-	// watchBytes is what a watch takes, without its events. RequestMemory is half of the memory that there is.
-	watchBytes = 96 << 10
+	// watchBytes is what a watch takes, without its events. All take a part of RequestMemory.
+	watchBytes, watchPart = 96 << 10, 2
 	// eventFactor is how many times its size an object takes while an event is made of it and
 	// written. keptFactor is how many times its size the buffers of the library take afterwards,
 	// which it keeps until the watch ends.
@@ -60,8 +59,8 @@ type Watches struct{ shares *Shares }
 
 // NewWatches returns the Watches of a server.
 func NewWatches(bounds Bounds) Watches {
-	total := max(2, bounds.RequestMemory/watchBytes)
-	return Watches{NewShares(total).WithLeast(min(leastWatches, total/16), total/8)}
+	total := max(2, bounds.RequestMemory/watchPart/watchBytes)
+	return Watches{NewShares(total).WithLeast(min(leastWatches, total/16))}
 }
 
 // Follow counts another stream until end is called, or tells that the account has as many as it leaves to others. A
@@ -82,19 +81,10 @@ func ErrTooManyWatches() error {
 
 // watchReservation is what the budget has to know of the request for a watch.
 type watchReservation struct {
-	// silent is set if the library does not tell when an event has been written.
-	silent bool
-	// flushed is called when it has.
+	// flushed is called when an event has been written.
 	flushed func()
 	// initialized gives back the watch's seat of priority and fairness.
 	initialized func()
-}
-
-func watchReservationOf(req *http.Request) watchReservation {
-	return watchReservation{
-		silent:      req.Header.Get("Upgrade") != "", // To a WebSocket.
-		initialized: func() { utilflowcontrol.WatchInitialized(req.Context()) },
-	}
 }
 
 // LargestObject is the size of the largest object of a resource of late. The zero value has seen none.
@@ -220,10 +210,6 @@ func (w *boundedWatch) run(ctx context.Context) {
 			return
 		}
 		if size == 0 {
-			continue
-		}
-		if w.reservation.watch.silent {
-			kept = max(kept, size*eventFactor)
 			continue
 		}
 		select {

@@ -18,7 +18,7 @@ package limits
 
 import (
 	"context"
-	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -28,7 +28,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/websocket"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -56,7 +58,6 @@ func TestLargeEvents(t *testing.T) {
 	typed := meta(size)
 	untyped := &unstructured.Unstructured{Object: map[string]any{"a": strings.Repeat("x", size)}}
 	for name, test := range map[string]struct {
-		header http.Header
 		object runtime.Object
 		// writing and written are how many times the size is taken while the event is being
 		// written, and afterwards.
@@ -65,16 +66,12 @@ func TestLargeEvents(t *testing.T) {
 		"a small object":         {object: meta(size / 4)},
 		"a large object":         {object: typed, writing: eventFactor, written: keptFactor},
 		"an object without type": {object: untyped, writing: eventFactor, written: keptFactor},
-		"a WebSocket":            {http.Header{"Upgrade": {"websocket"}}, typed, eventFactor, eventFactor},
 		"encoded for all":        {object: encodedOnce{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				budget := newBudget(1 << 30)
 				reservation := budget.reserve(account{user: "anna"})
-				request := httptest.NewRequest(http.MethodGet, "/", nil)
-				request.Header = test.header
-				reservation.watch = watchReservationOf(request)
 				inner := watch.NewFake()
 				watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: reservation}), func() (watch.Interface, error) { return inner, nil })
 				require.NoError(t, err)
@@ -102,6 +99,85 @@ func TestLargeEvents(t *testing.T) {
 				require.False(t, reservation.takeList(1))
 				require.Zero(t, budget.used)
 			})
+		})
+	}
+}
+
+// The frames of a WebSocket tell when an event has been written. A large one once took its memory until the watch ended.
+func TestLargeEventsOfWebSockets(t *testing.T) {
+	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
+	for name, length := range map[string]int{"short": 10, "with two bytes of length": 1000, "in two writes": 5000, "with eight bytes of length": 1 << 20} {
+		t.Run(name, func(t *testing.T) {
+			bounds := DefaultBounds()
+			encoded, goOn := make(chan *reservation), make(chan struct{})
+			handler := WithResponseDeadlines(WithMemoryBounds(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				inner := watch.NewFake()
+				watched, err := new(LargestObject).Watch(req.Context(), func() (watch.Interface, error) { return inner, nil })
+				assert.NoError(t, err)
+				websocket.Server{Handler: func(conn *websocket.Conn) {
+					for range 2 {
+						inner.Add(object)
+						<-watched.ResultChan()
+						encoded <- req.Context().Value(reservationKey{}).(listReservation).reservation
+						<-goOn
+						assert.NoError(t, websocket.Message.Send(conn, strings.Repeat("y", length)))
+						<-goOn
+					}
+				}}.ServeHTTP(w, req)
+			}), requests.NewCodecs(), requests.IsWatch, bounds, NewWatches(bounds), 1<<20, anyBody), bounds)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				handler.ServeHTTP(w, requests.WithInfo(req, "watch"))
+			}))
+			defer server.Close()
+			client, err := websocket.Dial("ws"+strings.TrimPrefix(server.URL, "http"), "", server.URL)
+			require.NoError(t, err)
+			defer client.Close()
+			go func() { _, _ = io.Copy(io.Discard, client) }()
+			for range 2 {
+				taken := <-encoded
+				takes := func() int64 {
+					taken.mu.Lock()
+					defer taken.mu.Unlock()
+					return taken.used
+				}
+				require.Equal(t, eventFactor*LargeSize(object), takes())
+				goOn <- struct{}{}
+				require.Eventually(t, func() bool { return takes() == keptFactor*LargeSize(object) }, time.Minute, time.Millisecond)
+				goOn <- struct{}{}
+			}
+		})
+	}
+}
+
+// Only the end of a frame with data is that of an event.
+func TestEndsOfFrames(t *testing.T) {
+	const more = "x"
+	frame := func(kind byte, length int) string {
+		return string([]byte{kind, byte(length)}) + strings.Repeat(more, length)
+	}
+	for name, test := range map[string]struct {
+		writes []string
+		want   string
+	}{
+		"the answer to the handshake": {[]string{"HTTP/1.1 101 Switching Protocols\r\n"}, "n"},
+		"text":                        {[]string{frame(0x81, 3)}, "y"},
+		"binary":                      {[]string{frame(0x82, 0)}, "y"},
+		"an answer to a ping":         {[]string{frame(0x8a, 3), frame(0x81, 3)}, "ny"},
+		"a part":                      {[]string{frame(0x81, 3)[:4], more, more}, "nyn"},
+		"65535 bytes":                 {[]string{"\x81\x7e\xff\xff" + strings.Repeat(more, 65534), more}, "ny"},
+		"65536 bytes":                 {[]string{"\x81\x7f\x00\x00\x00\x00\x00\x01\x00\x00", strings.Repeat(more, 65535), more}, "nny"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var conn timedConn
+			var got strings.Builder
+			for _, write := range test.writes {
+				if conn.endsEvent([]byte(write)) {
+					got.WriteByte('y')
+				} else {
+					got.WriteByte('n')
+				}
+			}
+			require.Equal(t, test.want, got.String())
 		})
 	}
 }
@@ -256,7 +332,7 @@ func TestSizeOf(t *testing.T) {
 // An account may have as many watches as it leaves to others, until they end.
 func TestWatchesOfAccounts(t *testing.T) {
 	bounds := DefaultBounds()
-	bounds.RequestMemory = 8*watchBytes - 1
+	bounds.RequestMemory = 8*watchPart*watchBytes - 1
 	const one, two, system = "system:serviceaccount:a:one", "system:serviceaccount:a:two", "system:kube-controller-manager"
 	for name, test := range map[string]struct {
 		before []string
@@ -300,25 +376,4 @@ func TestWatchesOfAccounts(t *testing.T) {
 			require.Equal(t, http.StatusOK, requests.Serve(handler, request(test.user)).Code, "after the others")
 		})
 	}
-}
-
-// However many watches some accounts have, the next one gets some, and all of them together are bounded.
-func TestWatchesBesideManyAccounts(t *testing.T) {
-	bounds := DefaultBounds()
-	watches, all := NewWatches(bounds), 0
-	for n := range 1000 {
-		got := 0
-		for {
-			if _, ok := watches.take(account{user: fmt.Sprint(n)}, 1); !ok {
-				break
-			}
-			got++
-		}
-		if n < 50 {
-			require.GreaterOrEqual(t, got, leastWatches, n)
-		}
-		all += got
-	}
-	total := int(bounds.RequestMemory / watchBytes)
-	require.LessOrEqual(t, all, total+total/8)
 }

@@ -28,7 +28,10 @@ import (
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 const (
@@ -87,11 +90,12 @@ func WithKnownCertificates(next http.Handler, authorities dynamiccertificates.CA
 		return next // Then the server asks for no certificates.
 	}
 	var changes changes
+	logs := limits.NewLogPace()
 	authorities.AddListener(&changes)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.TLS != nil && len(req.TLS.PeerCertificates) > 0 {
 			version := changes.Load() + time.Now().Unix()/60 // Neither decreases.
-			req.TLS = verified(req, version, func() *tls.ConnectionState { return withKnown(req, authorities) })
+			req.TLS = verified(req, version, func() *tls.ConnectionState { return withKnown(req, authorities, logs) })
 		}
 		next.ServeHTTP(w, req)
 	})
@@ -119,7 +123,7 @@ type changes struct{ atomic.Int64 }
 func (c *changes) Enqueue() { c.Add(1) }
 
 // withKnown returns the state of a request's connection with the certificates that lead to a certificate authority.
-func withKnown(req *http.Request, authorities dynamiccertificates.CAContentProvider) *tls.ConnectionState {
+func withKnown(req *http.Request, authorities dynamiccertificates.CAContentProvider, logs flowcontrol.RateLimiter) *tls.ConnectionState {
 	state := *req.TLS
 	presented := state.PeerCertificates[:min(len(state.PeerCertificates), maxCertificates)]
 	state.PeerCertificates = nil
@@ -136,7 +140,9 @@ func withKnown(req *http.Request, authorities dynamiccertificates.CAContentProvi
 	}
 	chains, err := presented[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil {
-		klog.InfoS("The certificate of a client is ignored", "client", req.RemoteAddr, "reason", fmt.Sprintf("%.*s", maxReason, err))
+		if logs.TryAccept() {
+			klog.InfoS("The certificate of a client is ignored", "client", req.RemoteAddr, "reason", fmt.Sprintf("%.*s", maxReason, err))
+		}
 		return &state
 	}
 	known := slices.Concat(chains...)

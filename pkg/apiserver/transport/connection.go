@@ -53,7 +53,7 @@ const (
 func BoundConnections(listener net.Listener, bounds limits.Bounds) net.Listener {
 	most := int64(bounds.ConnectionsPerClient)
 	return &boundedListener{
-		Listener: listener, shares: limits.NewBoundShares(min(leastConnections, most), most), held: limits.NewBoundShares(leastHeld, heldBytes),
+		Listener: listener, shares: limits.NewBoundShares(leastConnections, most), held: limits.NewBoundShares(leastHeld, heldBytes),
 		trusted: lru.New(proxyAddresses), streamBytes: int64(bounds.HeaderBytes + bounds.PathBytes + bounds.QueryBytes),
 	}
 }

@@ -127,6 +127,9 @@ func (d *Drain) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
+		if conn, ok := req.Context().Value(connectionKey{}).(*drainedConn); ok && conn.http2 != nil {
+			defer conn.http2.handle(req.Context())()
+		}
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // That of the library is for what it answers itself.
 		next.ServeHTTP(w, req.WithContext(req.Context()))
 		// The library keeps this one until the client has read the response.
@@ -154,16 +157,16 @@ func (d *Drain) take(server *http.Server) {
 }
 
 // takeHTTP2 makes a server serve HTTP/2 on connections that are drained and paced. Its options are
-// those of the library, which can't be set: see SecureServingInfo.Serve. Only writes end in time, frames are smaller, and
-// headers are bounded more narrowly. A client in Go, such as that of kube-apiserver, refuses to send more over HTTP/2,
+// those of the library, which can't be set: see SecureServingInfo.Serve. Only writes end in time, frames and buffers are
+// smaller, and headers are bounded more narrowly. A client in Go, such as that of kube-apiserver, refuses to send more over HTTP/2,
 // and kube-apiserver calls that 503.
 //
 //nolint:staticcheck // SA1019: net/http serves no connection that is not its own.
 func (d *Drain) takeHTTP2(server *http.Server) {
 	const (
 		idle   = 90 * time.Second
-		buffer = 256 << 10
-		frame  = 16 << 10 // The least that there can be: a connection keeps the memory of its largest one.
+		buffer = 64 << 10 // The least that there can be: requests that wait for their turn keep as much of their bodies.
+		frame  = 16 << 10 // The least, too: a connection keeps the memory of its largest one.
 	)
 	options := &http2.Server{
 		IdleTimeout:                  idle,
@@ -173,7 +176,7 @@ func (d *Drain) takeHTTP2(server *http.Server) {
 		MaxUploadBufferPerStream:     buffer,
 		MaxUploadBufferPerConnection: buffer * int32(d.streams), //nolint:gosec // G115: flags are validated.
 	}
-	base := &http.Server{ErrorLog: server.ErrorLog, MaxHeaderBytes: d.textBytes, WriteTimeout: headerPatience} //nolint:gosec // G112: HTTP/2 has no use for it.
+	base := &http.Server{ErrorLog: limits.PacedLog(server.ErrorLog), MaxHeaderBytes: d.textBytes, WriteTimeout: headerPatience} //nolint:gosec // G112: HTTP/2 has no use for it.
 	server.TLSNextProto[http2.NextProtoTLS] = func(_ *http.Server, conn *tls.Conn, handler http.Handler) {
 		drained, ok := conn.NetConn().(*drainedConn)
 		if !ok {
@@ -196,9 +199,6 @@ func (d *Drain) add(client string, requests int) bool {
 	defer d.mu.Unlock()
 	if conn := d.connections[client]; conn != nil {
 		conn.requests += requests
-		if conn.http2 != nil {
-			conn.http2.handle(requests)
-		}
 		conn.used, conn.idle = true, false
 		if d.closed {
 			conn.goAway()

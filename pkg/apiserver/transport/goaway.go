@@ -17,6 +17,7 @@ limitations under the License.
 package transport
 
 import (
+	"context"
 	"crypto/tls"
 	"sync"
 	"sync/atomic"
@@ -53,7 +54,7 @@ type goAwayConn struct {
 	// bounded counts streams, or is nil.
 	bounded   *boundedConn
 	streaming sync.Mutex
-	// streams are open, last is the greatest of them so far, and handled is how many of them handlers have.
+	// streams are open, last is the greatest of them so far, and handled is how many of the open ones handlers have.
 	streams map[uint32]struct{}
 	last    uint32
 	handled int
@@ -166,12 +167,19 @@ func (c *goAwayConn) endStream(stream uint32) {
 	c.countStreams()
 }
 
-// handle changes the number of streams that handlers have.
-func (c *goAwayConn) handle(change int) {
-	c.streaming.Lock()
-	c.handled += change
-	c.streaming.Unlock()
-	c.countStreams()
+// handle counts a stream as one that a handler has, until end is called. A handler may go on when its client has reset
+// the stream, which ends the context.
+func (c *goAwayConn) handle(ctx context.Context) (end func()) {
+	count := func(change int) {
+		c.streaming.Lock()
+		c.handled += change
+		c.streaming.Unlock()
+		c.countStreams()
+	}
+	count(1)
+	end = sync.OnceFunc(func() { count(-1) })
+	context.AfterFunc(ctx, end)
+	return end
 }
 
 // countStreams tells whether the client may have the streams that no handler has.

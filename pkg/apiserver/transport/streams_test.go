@@ -42,16 +42,21 @@ func TestHeldStreams(t *testing.T) {
 		cookies      int
 		// open is how many streams count.
 		open int64
+		// reset is how many were begun and reset before.
+		reset uint32
 	}{
-		"a handler that goes on":    {"/wait", "", 0, 0},
-		"answers that nobody reads": {"/", "", 0, streams},
-		"refusals of the library":   {"/wait", strings.Repeat("c", 4000), 100, streams},
+		"a handler that goes on":                             {"/wait", "", 0, 0, 0},
+		"answers that nobody reads":                          {"/", "", 0, streams, 0},
+		"refusals of the library":                            {"/wait", strings.Repeat("c", 4000), 100, streams, 0},
+		"answers beside handlers whose clients are gone":     {"/", "", 0, streams, streams},
+		"handlers that go on beside those of clients before": {"/wait", "", 0, 0, streams},
 	} {
 		t.Run(name, func(t *testing.T) {
 			drain := NewDrain(testStreams, limits.DefaultBounds())
-			goOn := make(chan struct{})
+			waiting, goOn := make(chan struct{}, 2*streams), make(chan struct{})
 			server := httptest.NewUnstartedServer(drain.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				if req.URL.Path == "/wait" {
+					waiting <- struct{}{}
 					<-goOn
 				}
 				_, _ = io.WriteString(w, "an answer")
@@ -77,10 +82,14 @@ func TestHeldStreams(t *testing.T) {
 			require.NoError(t, framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}))
 			var block bytes.Buffer
 			encoder := hpack.NewEncoder(&block)
-			for stream := range uint32(streams) {
+			for stream := range test.reset + streams {
 				block.Reset()
-				fields := []string{":method", "GET", ":scheme", "https", ":authority", "server", ":path", test.path}
-				for range test.cookies {
+				path, cookies := test.path, test.cookies
+				if stream < test.reset {
+					path, cookies = "/wait", 0
+				}
+				fields := []string{":method", "GET", ":scheme", "https", ":authority", "server", ":path", path}
+				for range cookies {
 					fields = append(fields, "cookie", test.cookie)
 				}
 				for i := 0; i < len(fields); i += 2 {
@@ -88,10 +97,14 @@ func TestHeldStreams(t *testing.T) {
 				}
 				require.Less(t, block.Len(), 16<<10)
 				require.NoError(t, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1 + 2*stream, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true}))
+				if stream < test.reset {
+					<-waiting
+					require.NoError(t, framer.WriteRSTStream(1+2*stream, http2.ErrCodeCancel))
+				}
 			}
 			requireHeld(test.open)
 			for stream := range uint32(streams) {
-				require.NoError(t, framer.WriteRSTStream(1+2*stream, http2.ErrCodeCancel))
+				require.NoError(t, framer.WriteRSTStream(1+2*(test.reset+stream), http2.ErrCodeCancel))
 			}
 			requireHeld(0)
 		})

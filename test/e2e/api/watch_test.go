@@ -159,6 +159,28 @@ func TestWatchesOfLargeObjects(t *testing.T) {
 	}
 }
 
+// The server knows by its frames when a WebSocket has sent a large event, and goes on with the next one.
+func TestWebSocketsOfLargeObjects(t *testing.T) {
+	const objects, size = 3, 200_000
+	namespace := framework.Namespace(t, cp)
+	client := framework.Restaurant(cp).RestaurantV1().Pizzas(namespace)
+	for i := range objects {
+		pizza := framework.Pizza("large-" + strconv.Itoa(i))
+		pizza.Annotations = map[string]string{"recipe": strings.Repeat("x", size)}
+		_, err := client.Create(t.Context(), pizza, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	socket, err := framework.DialSocket(t.Context(), framework.Config(cp), framework.GroupPath+"/v1/namespaces/"+namespace+"/pizzas?watch=true")
+	require.NoError(t, err)
+	defer socket.Close()
+	require.NoError(t, socket.SetReadDeadline(time.Now().Add(controlplane.Patience)))
+	for range objects {
+		_, event, err := socket.ReadMessage()
+		require.NoError(t, err)
+		require.Greater(t, len(event), size)
+	}
+}
+
 // What its fields say decides whether a watch by a field has a pizza.
 func TestWatchByField(t *testing.T) {
 	framework.AlsoRemote(t)

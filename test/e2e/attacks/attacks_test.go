@@ -59,6 +59,8 @@ type attack struct {
 	// accounts are the number of ServiceAccounts of one namespace that attack instead, which may
 	// write there.
 	accounts int
+	// namespaces are the number of those that a ServiceAccount each attacks from instead.
+	namespaces int
 	// addresses is how many the attacker has, if not one.
 	addresses int64
 	// builtIn attacks need what custom resources don't have, defined ones a custom resource, and
@@ -149,7 +151,9 @@ func massAttacks() map[string]attack {
 		})},
 		"announced bodies of five ServiceAccounts": {accounts: 5, frames: true, run: frames(announcedBodies)},
 		"WebSockets that watch":                    {user: writer, run: websockets},
-		"watches without end":                      {user: writer, allowed: true, run: manyWatches},
+		"watches without end":                      {user: writer, allowed: true, run: manyWatches(nil)},
+		"watches with bodies":                      {user: writer, allowed: true, run: manyWatches(make([]byte, 256<<10))},
+		"everything at once":                       {namespaces: otherNamespaces, addresses: 3, direct: true, run: everything},
 		// Through kube-apiserver, which opens connections for requests that are given up, its own
 		// processors are the first to be busy.
 		"lists that are given up": {user: reader, direct: true, run: givenUp},
@@ -418,12 +422,15 @@ func frameAttacks() map[string]attack {
 		"connections with large buffers":               {addresses: 3, run: buffers},
 		"connections with many certificates":           {addresses: 3, run: certificates},
 		"slow bodies":                                  {user: writer, run: frames(slowBodies)},
-		"slow readers of lists":                        {user: reader, run: frames(slowReaders(menuPath, 0))},
-		"slow readers of lists, unread":                {user: reader, run: unread(slowReaders(menuPath, 0))},
-		"slow readers, large window, unread":           {user: reader, run: unread(slowReaders(menuPath, math.MaxInt32))},
-		"slow readers of a selection":                  {user: reader, run: frames(slowReaders(menuPath+"?labelSelector=name%3Dpizza-1", 0))}, // A small one of a large list.
-		"slow readers of pizzas":                       {user: reader, run: frames(slowReaders(menuPath+"/pizza-1", 0))},
-		"watches of big events that nobody reads":      {user: writer, allowed: true, run: watches},
+		"slow readers of compressed OpenAPI":           {namespaces: otherNamespaces, addresses: 3, run: frames(slowReaders("/openapi/v2", 0, hpack.HeaderField{Name: "accept-encoding", Value: "gzip"}))},
+		"slow readers of compressed watches": {user: reader, run: frames(slowReaders(menuPath+"?watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan", 0,
+			hpack.HeaderField{Name: "accept-encoding", Value: "gzip"}))},
+		"slow readers of lists":                   {user: reader, run: frames(slowReaders(menuPath, 0))},
+		"slow readers of lists, unread":           {user: reader, run: unread(slowReaders(menuPath, 0))},
+		"slow readers, large window, unread":      {user: reader, run: unread(slowReaders(menuPath, math.MaxInt32))},
+		"slow readers of a selection":             {user: reader, run: frames(slowReaders(menuPath+"?labelSelector=name%3Dpizza-1", 0))}, // A small one of a large list.
+		"slow readers of pizzas":                  {user: reader, run: frames(slowReaders(menuPath+"/pizza-1", 0))},
+		"watches of big events that nobody reads": {user: writer, allowed: true, run: watches},
 	}
 }
 
@@ -475,7 +482,7 @@ func slowBodies(ctx context.Context, w *wire) error {
 }
 
 // slowReaders asks for a path, and lets the server send as much of it over HTTP/2 as a window allows.
-func slowReaders(path string, window uint32) func(context.Context, *wire) error {
+func slowReaders(path string, window uint32, more ...hpack.HeaderField) func(context.Context, *wire) error {
 	return func(ctx context.Context, w *wire) error {
 		if err := w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}); err != nil {
 			return err
@@ -485,8 +492,12 @@ func slowReaders(path string, window uint32) func(context.Context, *wire) error 
 				return err
 			}
 		}
-		for range streams {
-			if _, err := w.open(w.block(http.MethodGet, path), true); err != nil {
+		for n := range int64(streams) {
+			header := more
+			if w.attacker.tokens != nil {
+				header = append(slices.Clone(more), hpack.HeaderField{Name: "authorization", Value: w.attacker.bearer(n), Sensitive: true})
+			}
+			if _, err := w.open(w.block(http.MethodGet, path, header...), true); err != nil {
 				return err
 			}
 		}
@@ -495,7 +506,11 @@ func slowReaders(path string, window uint32) func(context.Context, *wire) error 
 }
 
 // manyWatches opens 12,800 of them, one after the other over each connection.
-func manyWatches(ctx context.Context, a *attacker) {
+func manyWatches(body []byte) func(context.Context, *attacker) {
+	return func(ctx context.Context, a *attacker) { openWatches(ctx, a, body) }
+}
+
+func openWatches(ctx context.Context, a *attacker, body []byte) {
 	const each = 4
 	onConnections(ctx, func(ctx context.Context) {
 		var all sync.WaitGroup
@@ -505,18 +520,30 @@ func manyWatches(ctx context.Context, a *attacker) {
 					DialContext:     func(context.Context, string, string) (net.Conn, error) { return a.dialUntil(ctx) },
 					TLSClientConfig: a.tls.Clone(), ForceAttemptHTTP2: true, MaxConnsPerHost: 1,
 				}}
-				for range streams {
-					request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+a.host+attackedPath+"?watch=true", nil)
+				for open := 0; open < streams && ctx.Err() == nil; {
+					request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+a.host+attackedPath+"?watch=true&fieldSelector=metadata.name%3Dnone", bytes.NewReader(body))
 					if err != nil {
 						a.got(err.Error())
 						return
+					}
+					if a.tokens != nil {
+						request.Header.Set("Authorization", a.bearer(a.counter.Add(1)))
 					}
 					response, err := client.Do(request)
 					if err != nil {
 						continue
 					}
-					defer response.Body.Close()
-					a.got(fmt.Sprint(response.StatusCode))
+					a.got(fmt.Sprint("watch ", response.StatusCode))
+					if response.StatusCode == http.StatusOK {
+						defer response.Body.Close()
+						open++
+						continue
+					}
+					response.Body.Close()
+					select {
+					case <-ctx.Done():
+					case <-time.After(time.Second):
+					}
 				}
 				<-ctx.Done()
 			})

@@ -39,6 +39,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -69,6 +70,8 @@ const (
 	bystander = "bystander"
 	// account is what the names of the ServiceAccounts begin with that may write.
 	account, accounts = "attacker-", 5
+	// otherNamespaces have a ServiceAccount each that may write in the same namespace.
+	otherNamespaces = 12
 )
 
 // target is a program that is attacked.
@@ -215,7 +218,7 @@ func permit(ctx context.Context, cp *controlplane.ControlPlane) error {
 		verbs                  []string
 	}{
 		{reader, reader, menuNamespace, []string{"get", "list", "watch"}},
-		{writer, "system:serviceaccounts:" + attackedNamespace, attackedNamespace, []string{"*"}},
+		{writer, "system:serviceaccounts", attackedNamespace, []string{"*"}},
 		{labeller, labeller, attackedNamespace, []string{"*"}},
 		{bystander, bystander, bystanderNamespace, []string{"*"}},
 	} {
@@ -235,10 +238,26 @@ func permit(ctx context.Context, cp *controlplane.ControlPlane) error {
 			return err
 		}
 	}
-	for i := range accounts {
-		if _, err := client.CoreV1().ServiceAccounts(attackedNamespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(account, i)}}, metav1.CreateOptions{}); err != nil {
+	for i := range otherNamespaces {
+		if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(account, i)}}, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	for _, of := range append(serviceAccounts(accounts, 0), serviceAccounts(0, otherNamespaces)...) {
+		if _, err := client.CoreV1().ServiceAccounts(of.Namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: of.Name}}, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// serviceAccounts are those of one namespace, and one of each of others.
+func serviceAccounts(ofOne, others int) (all []types.NamespacedName) {
+	for i := range ofOne {
+		all = append(all, types.NamespacedName{Namespace: attackedNamespace, Name: fmt.Sprint(account, i)})
+	}
+	for i := range others {
+		all = append(all, types.NamespacedName{Namespace: fmt.Sprint(account, i), Name: account + "0"})
+	}
+	return all
 }

@@ -130,8 +130,8 @@ func replay(t *testing.T, name string, a attack, attacked *target, door *control
 		config = rest.AnonymousClientConfig(config)
 	}
 	order := order{Attack: name, Host: config.Host, Credentials: config.TLSClientConfig, Duration: duration}
-	for i := range a.accounts {
-		token, err := framework.Kube(cp).CoreV1().ServiceAccounts(attackedNamespace).CreateToken(t.Context(), fmt.Sprint(account, i), &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	for _, of := range serviceAccounts(a.accounts, a.namespaces) {
+		token, err := framework.Kube(cp).CoreV1().ServiceAccounts(of.Namespace).CreateToken(t.Context(), of.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		order.Tokens = append(order.Tokens, token.Status.Token)
 	}
