@@ -60,7 +60,7 @@ type registration struct {
 func (r *registration) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&r.groups, "groups", nil, "API groups, such as argoproj.io.")
-	flags.StringVar(&r.kubeconfig, "kubeconfig", "", "Kubeconfig with permissions to read CustomResourceDefinitions, update their status and change APIServices. By default that of kubectl.")
+	flags.StringVar(&r.kubeconfig, "kubeconfig", "", "Kubeconfig with permissions to read CustomResourceDefinitions, update their status, and change APIServices and ValidatingAdmissionPolicies. By default that of kubectl.")
 	flags.DurationVar(&r.timeout, "timeout", time.Minute, "How long to wait for kube-apiserver.")
 }
 

@@ -87,7 +87,7 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().Var(&service, "service", "Service of the server.")
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "Kubeconfig with the permission to change APIServices. By default that of kubectl, or of the pod.")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "Kubeconfig with permissions to change APIServices and to delete ValidatingAdmissionPolicies. By default that of kubectl, or of the pod.")
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "How long to wait for kube-apiserver.")
 	return cmd
 }

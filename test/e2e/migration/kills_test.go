@@ -205,14 +205,30 @@ func TestRestartedKubeAPIServer(t *testing.T) {
 	framework.Long(t, "TestWritesPastTheServer of test/e2e/customresources is the short one")
 	t.Parallel()
 	c := newDefinedCluster(t)
-	writers := c.startWriters(t)
 	code, _, stderr := c.migrate(t, "run")
 	require.Equal(t, 0, code, stderr)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var all sync.WaitGroup
+	created, client := make([][]string, 4), c.restaurant()
+	for i := range created {
+		all.Go(func() {
+			for n := 0; every(ctx, 2*time.Millisecond); n++ {
+				if name := fmt.Sprintf("created-%d-%d", i, n); c.createPizza(t, client, name, nil) == nil {
+					created[i] = append(created[i], name)
+				}
+			}
+		})
+	}
 	for range 6 {
 		c.KubeAPIServer.Kill()
 		require.NoError(t, c.KubeAPIServer.Start(t.Context()))
-		writers.require(t, c)
 	}
+	stop()
+	all.Wait()
+	found := c.everything(t)
+	lost := slices.DeleteFunc(slices.Concat(created...), func(name string) bool { return found["pizzas/"+metav1.NamespaceDefault+"/"+name] != nil })
+	require.Empty(t, lost, "of %d", len(found))
 	code, stdout, stderr := c.migrate(t, "finish", "--dry-run")
 	require.Equal(t, 0, code, "%s%s", stdout, stderr)
 }
