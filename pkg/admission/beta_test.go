@@ -91,7 +91,7 @@ func TestMutatingPoliciesOfAnyVersion(t *testing.T) {
 			}
 
 			factory := informers.NewSharedInformerFactory(client, 0)
-			TolerateAbsence(factory)
+			TolerateAbsence(factory, "example.com/elsewhere")
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			t.Cleanup(func() {
 				cancel()

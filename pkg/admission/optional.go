@@ -30,8 +30,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 // absentRetry is the interval of checks whether kube-apiserver serves a resource. It can
@@ -42,10 +40,10 @@ const absentRetry = 30 * time.Second
 // missing resources. A resource that kube-apiserver does not serve, since it is too old
 // or has it disabled, counts as empty. Otherwise, the plugins that read the resource
 // would refuse every request for ever. Resources that are served as v1beta1 only are read
-// in that version, since kube-apiserver enforces them. The caller must not have used the
-// factory before.
+// in that version, since kube-apiserver enforces them. Objects with a label are left out, since
+// kube-apiserver alone enforces them. The caller must not have used the factory before.
 // Upstream fault 64.
-func TolerateAbsence(factory informers.SharedInformerFactory) {
+func TolerateAbsence(factory informers.SharedInformerFactory, label string) {
 	for _, optional := range []struct {
 		resource     string
 		object, list runtime.Object
@@ -60,9 +58,8 @@ func TolerateAbsence(factory informers.SharedInformerFactory) {
 	} {
 		factory.InformerFor(optional.object, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 			lw := &optionalListWatch{
-				// Bindings with the label are kube-apiserver's alone.
 				served: cache.NewFilteredListWatchFromClient(client.AdmissionregistrationV1().RESTClient(), optional.resource, metav1.NamespaceAll,
-					func(options *metav1.ListOptions) { options.LabelSelector = "!" + cluster.CopiesLabel }),
+					func(options *metav1.ListOptions) { options.LabelSelector = "!" + label }),
 				resource: optional.resource,
 				empty:    optional.list,
 			}

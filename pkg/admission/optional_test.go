@@ -134,7 +134,7 @@ func TestTolerateAbsence(t *testing.T) {
 		t.Fatal(err)
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
-	TolerateAbsence(factory)
+	TolerateAbsence(factory, "example.com/elsewhere")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(func() {
 		cancel()

@@ -306,7 +306,7 @@ func (o CompletedOptions) applyCluster(config *Config, ready requirements.Grante
 		return err
 	}
 	generic.SharedInformerFactory = informers.NewSharedInformerFactory(kubeClient, resyncPeriod)
-	admission.TolerateAbsence(generic.SharedInformerFactory)
+	admission.TolerateAbsence(generic.SharedInformerFactory, cluster.CopiesLabel)
 	dynamicClient, err := dynamic.NewForConfig(generic.ClientConfig)
 	if err != nil {
 		return err

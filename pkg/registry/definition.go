@@ -195,12 +195,12 @@ type definedDecoder struct {
 	strict bool
 }
 
-// ofStatus is the kind of an empty object into which an update of /status is decoded. Nothing else tells the decoder.
-var ofStatus = schema.GroupVersionKind{Kind: "status"}
+// ofStatus returns the kind of an empty object into which an update of /status is decoded. Nothing else tells the decoder.
+func ofStatus() schema.GroupVersionKind { return schema.GroupVersionKind{Kind: "status"} }
 
 // Decode implements runtime.Decoder.
 func (d definedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	status := into != nil && into.GetObjectKind().GroupVersionKind() == ofStatus
+	status := into != nil && into.GetObjectKind().GroupVersionKind() == ofStatus()
 	if status {
 		into.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	}

@@ -215,7 +215,7 @@ var (
 func (r *statusREST) New() runtime.Object {
 	object := r.store.New()
 	if r.defined {
-		object.GetObjectKind().SetGroupVersionKind(ofStatus)
+		object.GetObjectKind().SetGroupVersionKind(ofStatus())
 	}
 	return object
 }

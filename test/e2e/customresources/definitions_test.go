@@ -21,6 +21,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -442,8 +443,12 @@ func TestWritesPastTheServer(t *testing.T) {
 	require.True(t, apierrors.IsForbidden(err), err)
 	require.NoError(t, framework.Kube(cp).CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}))
 	controlplane.Eventually(t, func() error {
-		if _, err := framework.Kube(cp).CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the namespace is still there: %v", err)
+		_, err := framework.Kube(cp).CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
+		if err == nil {
+			return errors.New("the namespace is still there")
+		}
+		if !apierrors.IsNotFound(err) {
+			return err
 		}
 		return nil
 	})
