@@ -70,9 +70,7 @@ func Unregister(ctx context.Context, config *rest.Config, service types.Namespac
 			groups.Insert(list.Items[i].Spec.Group)
 		}
 	}
-	if err := AllowCopies(ctx, kube, sets.List(groups)...); err != nil {
-		return nil, err
-	}
+	allowed := AllowCopies(ctx, kube, sets.List(groups)...)
 	for _, name := range names {
 		if err := GiveBack(ctx, client.APIServices(), name); err != nil {
 			return nil, fmt.Errorf("APIService %s: %w", name, err)
@@ -94,7 +92,7 @@ func Unregister(ctx context.Context, config *rest.Config, service types.Namespac
 			return nil, fmt.Errorf("APIService %s: %w", name, err)
 		}
 	}
-	return names, nil
+	return names, allowed
 }
 
 func leadsTo(apiService *apiregistrationv1.APIService, service types.NamespacedName) bool {

@@ -92,12 +92,13 @@ func Register(ctx context.Context, config *rest.Config, target Target, groups ..
 	if err != nil {
 		return err
 	}
+	err = endWatches(ctx, config, groups)
 	for _, group := range groups {
-		if err := cluster.RefuseCopies(ctx, client, group); err != nil {
-			return fmt.Errorf("the group is registered, but a kube-apiserver that starts may store what clients write meanwhile: register it again: %w", err)
+		if refused := cluster.RefuseCopies(ctx, client, group); refused != nil {
+			err = errors.Join(err, fmt.Errorf("%s is registered, but a kube-apiserver that starts may store what clients write: register it again: %w", group, refused))
 		}
 	}
-	return endWatches(ctx, config, groups)
+	return err
 }
 
 // endWatches ends all watches of groups. It changes the accepted names in the status of the
@@ -131,10 +132,8 @@ func Unregister(ctx context.Context, config *rest.Config, groups ...string) erro
 	if err != nil {
 		return err
 	}
-	if err := cluster.AllowCopies(ctx, client, groups...); err != nil {
-		return err
-	}
-	return switchAll(ctx, config, groups, func(ctx context.Context, r *registrar, group, version string) error {
+	allowed := cluster.AllowCopies(ctx, client, groups...)
+	return errors.Join(allowed, switchAll(ctx, config, groups, func(ctx context.Context, r *registrar, group, version string) error {
 		return r.giveBack(ctx, version+"."+group)
 	}, func(apiService *apiregistrationv1.APIService, answering string) error {
 		available := cluster.Availability(apiService)
@@ -145,7 +144,7 @@ func Unregister(ctx context.Context, config *rest.Config, groups ...string) erro
 			return fmt.Errorf("kube-apiserver still sends requests to %s", answering)
 		}
 		return nil
-	})
+	}))
 }
 
 // switchAll changes all versions, and then waits for each. A server that follows new versions

@@ -195,7 +195,7 @@ func (s *session) abortBack(ctx context.Context) error {
 			return err
 		}
 	}
-	s.optional("a kube-apiserver that starts may store what clients write meanwhile", s.refuseCopies(ctx))
+	s.refuseCopies(ctx)
 	if len(switched) > 0 {
 		s.optional("clients that have read objects from kube-apiserver may need to list them again", s.touch(ctx, true, keys.CopyKept))
 	}

@@ -409,7 +409,7 @@ func (s *session) release(ctx context.Context) error {
 	}
 	var until time.Time
 	if !s.state.Returning {
-		s.optional("a kube-apiserver that starts may store what clients write meanwhile", s.refuseCopies(ctx))
+		s.refuseCopies(ctx)
 	} else {
 		// The server also holds writes that had passed kube-apiserver by then, and would do them if
 		// the freeze ended now. It answers them after a quarter of their time.
@@ -446,6 +446,9 @@ func (s *session) goBack(ctx context.Context, err error) error {
 		return errors.Join(err, saveErr)
 	}
 	s.frozen = false
+	if s.state.Returning {
+		s.refuseCopies(ctx)
+	}
 	if thawErr := s.thaw(ctx, time.Time{}); thawErr != nil {
 		return errors.Join(err, thawErr)
 	}

@@ -249,24 +249,28 @@ func (m *Migration) checkWritten(ctx context.Context, state State) error {
 	for _, move := range moves {
 		// All objects of a resource that was defined later are new.
 		moved, _ := strconv.ParseInt(state.Revisions[move.Resource], 10, 64)
-		look := func(key string, revision int64) {
-			if revision > moved {
-				written = append(written, move.Resource+"/"+key)
+		look := func(object *unstructured.Unstructured, revision int64) error {
+			if revision <= moved || object.GetDeletionTimestamp() != nil {
+				return nil // An earlier process may have deleted it.
 			}
+			lost, err := m.lost(ctx, move, object)
+			if lost {
+				written = append(written, move.Resource+"/"+keyOf(object))
+			}
+			return err
 		}
 		if m.config.KubeEtcd != nil {
-			_, err = m.inKubeEtcd().each(ctx, move, func(key string, kv *mvccpb.KeyValue) error {
-				look(key, kv.ModRevision)
-				return nil
-			}, clientv3.WithKeysOnly())
+			_, err = m.inKubeEtcd().each(ctx, move, func(_ string, kv *mvccpb.KeyValue) error {
+				object := &unstructured.Unstructured{}
+				if err := object.UnmarshalJSON(kv.Value); err != nil {
+					return err
+				}
+				return look(object, kv.ModRevision)
+			})
 		} else {
 			_, err = m.list(ctx, local(move.from), func(object *unstructured.Unstructured) error {
-				if object.GetDeletionTimestamp() != nil {
-					return nil // An earlier process may have deleted it.
-				}
 				revision, err := revisionOf(object.GetResourceVersion())
-				look(keyOf(object), revision)
-				return err
+				return cmp.Or(err, look(object, revision))
 			})
 		}
 		if err != nil {
@@ -279,8 +283,31 @@ func (m *Migration) checkWritten(ctx context.Context, state State) error {
 	const most = 10
 	return &refusal{
 		fmt.Sprintf("%d objects were written at kube-apiserver after they had moved, and the server does not have that: %s", len(written), strings.Join(written[:min(most, len(written))], ", ")),
-		fmt.Sprintf("read them at /apis/%s, write what is missing at the server, and delete them there", path.Join(local(moves[0].from).Group, moves[0].from.Version, local(moves[0].from).Resource)),
+		fmt.Sprintf("read them at /apis/%s, and create or change them at the server", path.Join(local(moves[0].from).Group, moves[0].from.Version, local(moves[0].from).Resource)),
 	}
+}
+
+// lost tells whether the server lacks what kube-apiserver has of an object, and nobody has written the server's object
+// since they moved.
+func (m *Migration) lost(ctx context.Context, move move, object *unstructured.Unstructured) (bool, error) {
+	server := (&session{Migration: m}).atServer()
+	there, err := server.one(ctx, move, keyOf(object))
+	if err != nil || there == nil {
+		return err == nil, err
+	}
+	response, err := m.config.Etcd.Get(ctx, m.config.HistoryKey)
+	if err != nil {
+		return false, fmt.Errorf("reading the server's etcd: %w", err)
+	}
+	var moved int64
+	for _, kv := range response.Kvs {
+		moved, _ = strconv.ParseInt(string(kv.Value), 10, 64)
+	}
+	if there.revision > moved {
+		return false, nil
+	}
+	here, err := server.encode(move, object)
+	return here.content != there.content, err
 }
 
 // finishDefined removes kube-apiserver's copies and leaves the definitions.

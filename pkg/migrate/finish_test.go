@@ -24,6 +24,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
@@ -119,32 +120,44 @@ func TestFinishServed(t *testing.T) {
 	}
 }
 
-// Writes at kube-apiserver since the objects moved are not deleted as copies, also those of objects that the server has.
+// Writes at kube-apiserver since the objects moved are not deleted as copies, unless the server has them, too, or has
+// been told otherwise.
 func TestCheckWritten(t *testing.T) {
 	m := newMigration(t)
+	const want = "1 objects were written at kube-apiserver after they had moved, and the server does not have that: things/default/one: read them at /apis/com/v1/things.example, and create or change them at the server"
+	other := strings.Replace(usualObject, `"uid"`, `"annotations": {"a": "b"}, "uid"`, 1)
 	for name, test := range map[string]struct {
 		state    string
 		metadata string
-		atServer bool
+		// atServer is what the server has, and since that it was written there since.
+		atServer string
+		since    bool
 		kubeEtcd bool
 		want     string
 	}{
-		"written before":                {`"revisions": {"things": "6"}`, `"resourceVersion": "6"`, false, false, ""},
-		"written since":                 {`"revisions": {"things": "5"}`, `"resourceVersion": "6"`, false, false, "1 objects were written at kube-apiserver after they had moved, and the server does not have that: things/default/one: read them at /apis/com/v1/things.example, write what is missing at the server, and delete them there"},
-		"changed since":                 {`"revisions": {"things": "5"}`, `"resourceVersion": "6"`, true, false, "1 objects were written at kube-apiserver after they had moved, and the server does not have that: things/default/one: read them at /apis/com/v1/things.example, write what is missing at the server, and delete them there"},
-		"defined later":                 {`"revisions": {"others": "7"}`, `"resourceVersion": "6"`, true, false, "1 objects were written at kube-apiserver after they had moved, and the server does not have that: things/default/one: read them at /apis/com/v1/things.example, write what is missing at the server, and delete them there"},
-		"deleted by an earlier process": {`"revisions": {"things": "5"}`, `"resourceVersion": "6", "deletionTimestamp": "2026-01-01T00:00:00Z"`, false, false, ""},
-		"moved back and forth":          {`"objects": {}`, `"resourceVersion": "6"`, false, false, ""},
-		"in its etcd":                   {`"revisions": {"things": "1"}`, `"generation": 1`, false, true, "1 objects were written at kube-apiserver after they had moved, and the server does not have that: things/default/one: read them at /apis/com/v1/things.example, write what is missing at the server, and delete them there"},
+		"written before":                {state: `"revisions": {"things": "6"}`, metadata: `"resourceVersion": "6"`},
+		"written since":                 {state: `"revisions": {"things": "5"}`, metadata: `"resourceVersion": "6"`, want: want},
+		"at the server, too":            {state: `"revisions": {"things": "5"}`, metadata: `"resourceVersion": "6"`, atServer: usualObject},
+		"another one at the server":     {state: `"revisions": {"things": "5"}`, metadata: `"resourceVersion": "6"`, atServer: other, want: want},
+		"changed at both":               {state: `"revisions": {"things": "5"}`, metadata: `"resourceVersion": "6"`, atServer: other, since: true},
+		"defined later":                 {state: `"revisions": {"others": "7"}`, metadata: `"resourceVersion": "6"`, want: want},
+		"deleted by an earlier process": {state: `"revisions": {"things": "5"}`, metadata: `"resourceVersion": "6", "deletionTimestamp": "2026-01-01T00:00:00Z"`},
+		"moved back and forth":          {state: `"objects": {}`, metadata: `"resourceVersion": "6"`},
+		"in its etcd":                   {state: `"revisions": {"things": "1"}`, metadata: `"generation": 1`, kubeEtcd: true, want: want},
+		"deleted, in its etcd":          {state: `"revisions": {"things": "1"}`, metadata: `"deletionTimestamp": "2026-01-01T00:00:00Z"`, kubeEtcd: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene := usualScene()
-			scene.etcd = map[string]string{"/state": `{"phase": "Moved", ` + test.state + `}`}
+			scene.etcd = map[string]string{"/state": `{"phase": "Moved", ` + test.state + `}`, "/history": "1000000"}
+			if test.since {
+				scene.etcd["/history"] = "1"
+			}
 			scene.defined, scene.kubeEtcd = true, test.kubeEtcd
-			scene.etcd["/kube/example.com/things/default/one"] = usualObject
+			scene.store.Transformer = identity.NewEncryptCheckTransformer()
 			scene.atKube = strings.Replace(usualObject, `"uid"`, test.metadata+`, "uid"`, 1)
-			if test.atServer {
-				scene.etcd["/registry/example.com/things/default/one"] = usualObject
+			scene.etcd["/kube/example.com/things/default/one"] = scene.atKube
+			if test.atServer != "" {
+				scene.etcd["/registry/example.com/things/default/one"] = test.atServer
 			}
 			planned := scene.migration(t, m.config.Etcd)
 			planned.config.KubePrefix = "/kube"

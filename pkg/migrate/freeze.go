@@ -103,6 +103,12 @@ func (s *session) freeze(ctx context.Context) error {
 	if s.frozen {
 		return nil
 	}
+	if !s.state.Returning {
+		// Of a group that was registered before.
+		if err := s.allowCopies(ctx); err != nil {
+			return err
+		}
+	}
 	versions, err := s.frozenVersions(ctx)
 	if err != nil {
 		return err
@@ -272,8 +278,12 @@ func (m *Migration) denying(name string, versions []string, allowed string) []ru
 	return []runtime.Object{policy, binding}
 }
 
-// refuseCopies makes kube-apiserver store no objects of the group that the server has.
-func (m *Migration) refuseCopies(ctx context.Context) error {
+// refuseCopies makes kube-apiserver store no objects of the group that the server has. A failure is only reported.
+func (m *Migration) refuseCopies(ctx context.Context) {
+	m.optional("until \"crd-apiserver register\" creates a policy, a kube-apiserver that starts may store what clients write", m.tryRefuseCopies(ctx))
+}
+
+func (m *Migration) tryRefuseCopies(ctx context.Context) error {
 	if !m.config.Defined {
 		return nil // The definitions are not served.
 	}

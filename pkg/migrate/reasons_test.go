@@ -178,7 +178,7 @@ func (s *scene) migration(t *testing.T, etcd *clientv3.Client) *Migration {
 	}
 	m := &Migration{
 		config: Config{
-			Group: "example.com", APIServices: []string{"v1.example.com"}, Stores: []keys.Objects{s.store}, Etcd: etcd, StateKey: "/state",
+			Group: "example.com", APIServices: []string{"v1.example.com"}, Stores: []keys.Objects{s.store}, Etcd: etcd, StateKey: "/state", HistoryKey: "/history",
 			Defined: s.defined, Lease: "controllers", MaxElements: 20, MaxOwners: 2, Service: apiregistrationv1.ServiceReference{Namespace: "server"}, KubePrefix: "/registry",
 		},
 		dynamic: objects, kube: kube, aggregator: aggregatorfake.NewClientset(s.apiService), metadata: owned,
@@ -473,7 +473,7 @@ var findings = map[Reason]struct {
 	CopiesWritten: {finish: true,
 		change: func(s *scene) {
 			s.registered()
-			s.defined = true
+			s.defined, s.store.Transformer = true, identity.NewEncryptCheckTransformer()
 			s.etcd["/state"] = `{"phase": "Moved", "revisions": {"things": "5"}}`
 			s.atKube = strings.Replace(usualObject, `"uid"`, `"resourceVersion": "6", "uid"`, 1)
 		},

@@ -54,7 +54,7 @@ func (s *session) rehearseThere(ctx context.Context) error {
 	if !s.config.Defined {
 		return s.unserve(ctx)
 	}
-	if err := s.refuseCopies(ctx); err != nil {
+	if err := s.tryRefuseCopies(ctx); err != nil {
 		return err
 	}
 	return s.touch(ctx, true, keys.CopyKept)
