@@ -53,7 +53,7 @@ func requireLine(t *testing.T, lines *bufio.Scanner, want string) {
 // A server that stops tells followers of streams, and waits until they know.
 func TestStreamsEndWithTheServer(t *testing.T) {
 	t.Parallel()
-	server := start(t, "--run-controllers=false", "--max-request-memory-bytes=983040")
+	server := start(t, "--run-controllers=false", "--max-request-memory-bytes=1966080")
 	create(t, server.ClientConfig, "drill")
 	streams := []*bufio.Scanner{follow(t, server.ClientConfig), follow(t, server.ClientConfig)}
 	for _, lines := range streams {
