@@ -82,6 +82,8 @@ func TestWaiting(t *testing.T) {
 		published = "extension-apiserver-authentication"
 		waited    = "the cluster was not ready within --startup-timeout: "
 		admission = ": bind a ClusterRole to its user that allows get, list and watch, or disable the admission plugins that read it with --disable-admission-plugins"
+		// slow is for what is looked at when the cluster is ready.
+		slow      = "--startup-timeout=10s"
 		delegator = ": bind the ClusterRole system:auth-delegator to its user with a ClusterRoleBinding"
 	)
 	users, proxies := string(cluster.NewCA(t, "users").PEM()), string(cluster.NewCA(t, "proxies").PEM())
@@ -102,14 +104,14 @@ func TestWaiting(t *testing.T) {
 		"no tokens may be reviewed":       {forbidding("create", "tokenreviews"), nil, waited + "this server may not create tokenreviews.authentication.k8s.io" + delegator},
 		"no access may be reviewed":       {forbidding("create", "subjectaccessreviews"), nil, waited + "this server may not create subjectaccessreviews.authorization.k8s.io" + delegator},
 		"admission can't read":            {forbidding("list", "services"), nil, waited + "this server may not list services" + admission},
-		"no etcd": {func(*cluster.Cluster) {}, []string{"--etcd-servers=http://127.0.0.1:1"},
+		"no etcd": {func(*cluster.Cluster) {}, []string{"--etcd-servers=http://127.0.0.1:1", slow},
 			"etcd was not ready within --startup-timeout: etcd at [http://127.0.0.1:1] does not answer: check that it runs, its addresses in --etcd-servers, and --etcd-cafile, --etcd-certfile and --etcd-keyfile ("},
 		// Waiting would fix none of these.
 		"one CA for users and front proxies": {publishing(map[string]string{"client-ca-file": users, "requestheader-client-ca-file": users}), nil,
 			`the server refuses to start: the request-header CA and the client CA overlap in "CN=users" and no --requestheader-allowed-names are set, so that every user with a client certificate could act as any other: give kube-apiserver a front-proxy CA of its own, or both servers the allowed names`},
 		"a file that does not exist": {func(*cluster.Cluster) {}, []string{"--client-ca-file=missing.crt"},
 			"the server refuses to start: --client-ca-file can't be used: "},
-		"keys of etcd that do not exist": {func(*cluster.Cluster) {}, []string{"--etcd-servers=https://127.0.0.1:1", "--etcd-cafile=missing.crt"},
+		"keys of etcd that do not exist": {func(*cluster.Cluster) {}, []string{"--etcd-servers=https://127.0.0.1:1", "--etcd-cafile=missing.crt", slow},
 			"--etcd-cafile, --etcd-certfile or --etcd-keyfile can't be used: "},
 		"no kubeconfig": {func(*cluster.Cluster) {}, []string{"--authorization-kubeconfig=missing"}, "reading the file of --authorization-kubeconfig: "},
 	} {
@@ -117,7 +119,7 @@ func TestWaiting(t *testing.T) {
 			t.Parallel()
 			of := cluster.Start(t)
 			test.cluster(of)
-			_, err := configure(t, of, append(test.flags, "--startup-timeout=3s")...).Config(t.Context())
+			_, err := configure(t, of, append([]string{"--startup-timeout=3s"}, test.flags...)...).Config(t.Context())
 			want := strings.ReplaceAll(test.want, "HOST", of.URL())
 			require.Error(t, err)
 			require.True(t, strings.HasPrefix(err.Error(), want), "got  %v\nwant %s", err, want)
