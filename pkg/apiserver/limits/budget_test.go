@@ -45,7 +45,7 @@ func anyBody(*http.Request, string, []byte) error { return nil }
 func TestBodyMemory(t *testing.T) {
 	const tooMuch = "other bodies take all the memory that there is for them, or for those of this user"
 	bounds := DefaultBounds()
-	bounds.RequestMemory = 400 * decodeFactor // 50 of which are for the cluster, and 50 for accounts that have none.
+	bounds.RequestMemory = 400 * decodeFactor // 50 are for the cluster, and 50 for accounts that have none.
 	text := func(n int) string { return `"` + strings.Repeat("a", n-2) + `"` }
 	for name, test := range map[string]struct {
 		first, second, user, want string
