@@ -260,9 +260,9 @@ func (m *Migration) checkWritten(ctx context.Context, state State) error {
 			return err
 		}
 		if m.config.KubeEtcd != nil {
-			_, err = m.inKubeEtcd().each(ctx, move, func(_ string, kv *mvccpb.KeyValue) error {
-				object := &unstructured.Unstructured{}
-				if err := object.UnmarshalJSON(kv.Value); err != nil {
+			_, err = m.inKubeEtcd().each(ctx, move, func(key string, kv *mvccpb.KeyValue) error {
+				object, err := objectAtKube(move, key, kv.Value)
+				if err != nil {
 					return err
 				}
 				return look(object, kv.ModRevision)
@@ -280,9 +280,8 @@ func (m *Migration) checkWritten(ctx context.Context, state State) error {
 	if len(written) == 0 {
 		return nil
 	}
-	const most = 10
 	return &refusal{
-		fmt.Sprintf("%d objects were written at kube-apiserver after they had moved, and the server does not have that: %s", len(written), strings.Join(written[:min(most, len(written))], ", ")),
+		fmt.Sprintf("%d objects were written at kube-apiserver after they had moved, and the server does not have that: %s", len(written), strings.Join(written[:min(maxNamed, len(written))], ", ")),
 		fmt.Sprintf("read them at /apis/%s, and create or change them at the server", path.Join(local(moves[0].from).Group, moves[0].from.Version, local(moves[0].from).Resource)),
 	}
 }

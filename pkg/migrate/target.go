@@ -237,16 +237,24 @@ func (m *Migration) inKubeEtcd() inKubeEtcd {
 // decodeAtKube decodes an object as it is stored. An object in another storage version has another
 // content.
 func decodeAtKube(_ context.Context, move move, key string, value []byte) (held, error) {
-	if bytes.HasPrefix(value, []byte("k8s:enc:")) {
-		return held{}, fmt.Errorf("kube-apiserver encrypts the %s in its etcd: leave out --kube-etcd-servers, so that it writes them itself", move.GroupResource)
-	}
-	object := &unstructured.Unstructured{}
-	err := object.UnmarshalJSON(value)
+	object, err := objectAtKube(move, key, value)
 	if err != nil {
-		return held{}, fmt.Errorf("kube-apiserver's object %s can't be read: %w", key, err)
+		return held{}, err
 	}
 	data, err := object.MarshalJSON()
 	return held{content: contentOf(data), uid: object.GetUID()}, err
+}
+
+// objectAtKube returns an object as it is stored.
+func objectAtKube(move move, key string, value []byte) (*unstructured.Unstructured, error) {
+	if bytes.HasPrefix(value, []byte("k8s:enc:")) {
+		return nil, fmt.Errorf("kube-apiserver encrypts the %s in its etcd: leave out --kube-etcd-servers, so that it writes them itself", move.GroupResource)
+	}
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON(value); err != nil {
+		return nil, fmt.Errorf("kube-apiserver's object %s can't be read: %w", key, err)
+	}
+	return object, nil
 }
 
 // checkKubeEtcd returns an error unless kube-apiserver's etcd has the definitions, as kube-apiserver shows them. Another
