@@ -185,8 +185,8 @@ func decode(t *testing.T, of registry.Group, resource, body string) (runtime.Obj
 	return object, err
 }
 
-// Fields of a status that Go would lose are validated in a request for the status. Other requests do not write it.
-func TestLostStatus(t *testing.T) {
+// machinesWith returns a group with machines that have a status and these properties.
+func machinesWith(properties string) registry.Group {
 	machines := workshopkinds.Machine()
 	machines.Subresources = nil
 	machines.Definition = definition.New(`
@@ -201,12 +201,17 @@ spec:
       schema:
         openAPIV3Schema:
           type: object
-          properties:
-            spec: {type: object, minProperties: 1, x-kubernetes-preserve-unknown-fields: true}
-            status: {type: object, properties: {replicas: {type: integer}, selector: {type: string, minLength: 1}}}
-`)
+          properties:` + properties)
 	of := group()
 	of.Kinds = []registry.Declaration{machines}
+	return of
+}
+
+// Fields of a status that Go would lose are validated in a request for the status. Other requests do not write it.
+func TestLostStatus(t *testing.T) {
+	of := machinesWith(`
+            spec: {type: object, minProperties: 1, x-kubernetes-preserve-unknown-fields: true}
+            status: {type: object, properties: {replicas: {type: integer}, selector: {type: string, minLength: 1}}}`)
 	for name, test := range map[string]struct{ resource, body, err string }{
 		"of the object":     {"machines", `"kind":"Machine","spec":{"a":"b"},"status":{"selector":""}`, ""},
 		"of the status":     {"machines/status", `"kind":"Machine","spec":{"a":"b"},"status":{"selector":""}`, `status.selector: Invalid value: "": status.selector in body should be at least 1 chars long`},
@@ -227,26 +232,9 @@ spec:
 
 // An update that changes nothing writes nothing, though the status of a new object has defaults.
 func TestUnchanged(t *testing.T) {
-	machines := workshopkinds.Machine()
-	machines.Subresources = nil
-	machines.Definition = definition.New(`
-metadata: {name: machines.workshop.example.com}
-spec:
-  group: workshop.example.com
-  scope: Namespaced
-  names: {kind: Machine, plural: machines}
-  versions:
-    - name: v1
-      subresources: {status: {}}
-      schema:
-        openAPIV3Schema:
-          type: object
-          properties:
+	of := machinesWith(`
             spec: {type: object, x-kubernetes-preserve-unknown-fields: true}
-            status: {type: object, default: {}, properties: {replicas: {type: integer}, selector: {type: string, default: none}}}
-`)
-	of := group()
-	of.Kinds = []registry.Declaration{machines}
+            status: {type: object, default: {}, properties: {replicas: {type: integer}, selector: {type: string, default: none}}}`)
 	stored := registrytesting.NewStorage(t, of)
 	ctx, kind := stored.Context(t.Context(), "v1", "machines", "default"), stored.ByVersion["v1"]["machines"].(rest.StandardStorage)
 
