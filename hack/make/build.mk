@@ -20,15 +20,14 @@ NODE_BINARIES := etcdctl kubelet kube-proxy coredns pause rclone versitygw
 
 # Under the names by which kubectl finds them.
 .PHONY: plugins
-plugins: ## Builds the plugins of kubectl
-	@hack/build-binaries.sh apiserver crd-apiserver conformance kubectl-apiservices
+plugins: ## Builds the plugins of kubectl, and the kit
+	@hack/build-binaries.sh apiserver crd-apiserver conformance kubectl-apiservices kit
 	@cd $(BIN) && ln -sf apiserver kubectl-restaurant_apiserver && ln -sf crd-apiserver kubectl-crd_apiserver && \
 		ln -sf conformance kubectl-conformance && ln -sf kubectl-apiservices kubectl_complete-apiservices
 
 .PHONY: image
 image: build ## Builds images of the servers into archives, reproducibly: VERSION, REGISTRY
-	@hack/build-image.sh apiserver
-	@hack/build-image.sh crd-apiserver
+	@for image in apiserver crd-apiserver webhook; do hack/build-image.sh $${image} || exit 1; done
 
 .PHONY: chart
 chart: $(BIN)/kubectl ## Builds the Helm charts into directories of _output/chart: VERSION, REGISTRY
