@@ -49,8 +49,8 @@ func (w *webhook) at(path string) admissionregistrationv1.WebhookClientConfig {
 }
 
 // TestMatchPolicy shows that a webhook for one version sees requests for all of
-// them, converted, or with the policy Exact only those for its own, as webhooks of
-// kube-apiserver's own kinds do.
+// them, converted. With the policy Exact, it sees only those for its own. Webhooks
+// of kube-apiserver's own kinds do the same.
 func TestMatchPolicy(t *testing.T) {
 	for _, kind := range []servedKind{pizzaKind, toppingKind} {
 		t.Run(kind.kind, func(t *testing.T) {
