@@ -115,8 +115,8 @@ func accountUser(account *corev1.ServiceAccount) string {
 	return "system:serviceaccount:" + account.Namespace + ":" + account.Name
 }
 
-// Whoever sends the headers of a front proxy without being it acts as who they
-// really are, or as nobody. The forged user might do everything.
+// A client that forges the headers of a front proxy acts as itself, or as nobody.
+// The forged user might do everything.
 func TestForgedIdentity(t *testing.T) {
 	t.Parallel()
 	ns := framework.Namespace(t, cp)
