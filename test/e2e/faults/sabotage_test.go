@@ -136,8 +136,8 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-// staleReads reads from the cache of a server that is cut off from etcd, and adds to the
-// history that it was told what there was before.
+// staleReads reads from the cache of a server that is cut off from etcd. It adds the
+// stale answers to the history.
 func (c *campaign) staleReads(load *workload) {
 	const name = "stale"
 	fresh, stale := load.servers[0], load.servers[1]
