@@ -228,7 +228,8 @@ capabilities: {tps: 100Mi, iops: 100}`,
 	}}
 }
 
-// TestServers finds in each server what testdata says. What only some runs find is marked there by "sometimes".
+// TestServers finds in each server what testdata says. Findings of only some runs are marked there by
+// "sometimes".
 func TestServers(t *testing.T) {
 	framework.Long(t, "the servers are not ours")
 	for _, server := range servers() {
