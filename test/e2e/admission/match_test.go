@@ -199,7 +199,7 @@ func adding(t *testing.T, version, topping string, quantity int) string {
 	return string(encoded)
 }
 
-// TestConvertedMutations shows that what a webhook changes in its own version comes
+// TestConvertedMutations shows that a webhook's changes in its own version come
 // back in the request's.
 func TestConvertedMutations(t *testing.T) {
 	for _, webhookVersion := range framework.Versions() {

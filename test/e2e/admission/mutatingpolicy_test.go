@@ -181,7 +181,7 @@ func TestPolicyAppliesNoAtomicList(t *testing.T) {
 	}
 }
 
-// TestPolicyMutationsOfSubresources shows that what is not a whole object can be mutated, too.
+// TestPolicyMutationsOfSubresources shows that subresources can be mutated, too.
 func TestPolicyMutationsOfSubresources(t *testing.T) {
 	s := newScope(t)
 	inNamespace := func(operation admissionregistrationv1.OperationType, resource string) *admissionregistrationv1.MatchResources {

@@ -276,8 +276,8 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-// TestPatchesAreValidated shows that what a webhook makes of a pizza is validated as
-// what a user makes of it.
+// TestPatchesAreValidated shows that a webhook's changes of a pizza are validated
+// like a user's.
 func TestPatchesAreValidated(t *testing.T) {
 	s := newScopeWithReferences(t)
 	s.registerPatching(onPizzas("CREATE", "UPDATE"))

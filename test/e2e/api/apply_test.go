@@ -45,7 +45,6 @@ func (s subject) apply(t *testing.T, options metav1.ApplyOptions, field string, 
 	return s.Client().Apply(t.Context(), s.Name("a"), object, options)
 }
 
-// mustApply applies a spec.
 func (s subject) mustApply(t *testing.T, manager string, spec map[string]any) *unstructured.Unstructured {
 	t.Helper()
 	applied, err := s.apply(t, by(manager), "spec", spec)

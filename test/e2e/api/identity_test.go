@@ -99,7 +99,6 @@ func issue(t *testing.T, ca *controlplane.CA, certificate controlplane.Certifica
 	return &pair
 }
 
-// serviceAccount makes an account in a namespace and a token for it.
 func serviceAccount(t *testing.T, namespace string, audiences ...string) (account *corev1.ServiceAccount, token string) {
 	t.Helper()
 	accounts := framework.Kube(cp).CoreV1().ServiceAccounts(namespace)

@@ -249,7 +249,7 @@ func faults(t *testing.T) map[string]*fault {
 				{"failure", "availability", `connection refused`, looksAround, nil},
 				{"failure", "consequences", `^the ResourceQuota default/uncounted is not counted`, `kubectl describe resourcequota uncounted --namespace=default`, nil},
 			}},
-		"what the garbage collector does not collect": {server: sample, outside: nowhere, since: true,
+		"an object that is not collected": {server: sample, outside: nowhere, since: true,
 			commands: []string{"create deployment uncollected --image=none --namespace=default", "delete deployment uncollected --cascade=foreground --wait=false --namespace=default"},
 			want: []wanted{
 				{"failure", "availability", `connection refused`, looksAround, nil},

@@ -80,7 +80,7 @@ func TestHistories(t *testing.T) {
 		"a deletion of nothing":       {[]done{remove(answerNotFound, 0, 1)}, true},
 		"a deletion finds nothing":    {[]done{write(1, none, answerOK, 0, 1), remove(answerNotFound, 2, 3)}, false},
 		"back from the dead":          {[]done{write(1, none, answerOK, 0, 1), remove(answerOK, 2, 3), read(1, 4, 5)}, false},
-		"what nobody has written":     {[]done{write(1, none, answerOK, 0, 1), read(7, 2, 3)}, false},
+		"a value never written":       {[]done{write(1, none, answerOK, 0, 1), read(7, 2, 3)}, false},
 		"created twice in succession": {[]done{write(1, none, answerOK, 0, 1), write(2, none, answerOK, 2, 3)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -77,7 +77,6 @@ type workload struct {
 	acknowledged map[uint64]string
 }
 
-// objectName is the name of one of the objects of an epoch.
 func objectName(epoch int64, i int) string { return fmt.Sprintf("epoch-%d-%d", epoch, i) }
 
 func newWorkload(configs []*rest.Config) (*workload, error) {

@@ -391,7 +391,7 @@ func TestAuthorizationIsRemembered(t *testing.T) {
 	}
 }
 
-// auditPolicy records who asks for pizzas, and what the answer is.
+// auditPolicy records the users of requests for pizzas, and the answers.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]

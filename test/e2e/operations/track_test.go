@@ -295,8 +295,7 @@ func metric(t *testing.T, client *http.Client, at *controlplane.Component, name 
 	return 0
 }
 
-// memoryInUse is the bytes that a server can't give back. The garbage depends on when its last
-// collection was.
+// memoryInUse is the bytes that a server can't give back. It collects the garbage first.
 func memoryInUse(t *testing.T, client *http.Client, server *controlplane.Component) float64 {
 	t.Helper()
 	response, err := client.Get(server.URL() + "/debug/pprof/heap?gc=1")

@@ -100,7 +100,6 @@ func (s *server) run(dir string) func(context.Context, []string) error {
 	}
 }
 
-// start starts a control plane with the server.
 func (s *server) start(t *testing.T) *controlplane.ControlPlane {
 	t.Helper()
 	dir := t.TempDir()
