@@ -52,9 +52,8 @@ const (
 	group      = "bakery.example.com"
 )
 
-// TestAGroupIsEightFilesAndALine counts what a person writes for a group with two versions,
-// protobuf, clients, an admission plugin and a controller, besides the server that has a
-// group already.
+// TestAGroupIsEightFilesAndALine counts what a person writes for another group of a server.
+// The group has two versions, protobuf, clients, an admission plugin and a controller.
 func TestAGroupIsEightFilesAndALine(t *testing.T) {
 	var files []string
 	require.NoError(t, fs.WalkDir(os.DirFS("testdata/module"), ".", func(path string, entry fs.DirEntry, err error) error {
@@ -136,7 +135,7 @@ func testBread(t *testing.T, cp *controlplane.ControlPlane) {
 	require.NoError(t, err)
 	defer watcher.Stop()
 
-	t.Run("what is created in one version is read in the other", func(t *testing.T) {
+	t.Run("breads of one version are read in the other", func(t *testing.T) {
 		_, err := v1alpha1.Create(ctx, bread(t, "v1alpha1", `{
 			"metadata": {"name": "rye"},
 			"spec": {"loaves": 3, "shelf": "top", "flours": {"rye": 60, "wheat": 40}},
@@ -297,8 +296,8 @@ func downloaded(t *testing.T) string {
 	return dir
 }
 
-// run runs a command with the compiler flags of all binaries, so that what they have in
-// common is compiled once.
+// run runs a command with the compiler flags of all binaries, so that common packages
+// are compiled once.
 func run(t *testing.T, command *exec.Cmd) {
 	t.Helper()
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false")

@@ -19,8 +19,8 @@ limitations under the License.
 //
 //	client ─── bastion ─── cluster
 //
-// The bastion passes on no packets, so that nothing but what "ssh -D" forwards gets
-// through. It needs root, as package network does.
+// The bastion passes on no packets, so that only "ssh -D" gets through. It needs
+// root, as package network does.
 package bastion
 
 import (
@@ -56,7 +56,7 @@ type Network struct {
 	// are parts of the control plane once they have been started.
 	SSHD, Tunnel *controlplane.Component
 
-	// sshConfig is the file by which ssh knows the bastion.
+	// sshConfig is ssh's configuration file for the bastion.
 	sshConfig string
 }
 
@@ -143,7 +143,7 @@ func (n *Network) Open(ctx context.Context, cp *controlplane.ControlPlane) error
 	return n.Tunnel.Start(ctx)
 }
 
-// SSHArgs are those by which ssh opens the tunnel, from anywhere on the client.
+// SSHArgs are the arguments for ssh to open the tunnel, from anywhere on the client.
 func (n *Network) SSHArgs() []string {
 	_, port, _ := net.SplitHostPort(proxyAddress)
 	return []string{"-F", n.sshConfig, "-N", "-D", port, "bastion"}

@@ -230,8 +230,8 @@ func register(ctx context.Context, cp *controlplane.ControlPlane, webhook *httpt
 	return nil
 }
 
-// compare sends requests of all sorts in turn, so that whatever else this machine
-// does concerns all alike, and returns how long each took.
+// compare sends requests of all sorts in turn, so that other work of this machine
+// concerns all alike, and returns how long each took.
 func compare(ctx context.Context, sorts []sort, requests int) ([]figure, [][]time.Duration, error) {
 	durations := make([][]time.Duration, len(sorts))
 	for n := range warmUp + requests {

@@ -111,7 +111,7 @@ func awaitCost(ctx context.Context, changes watch.Interface, pizzas int, cost st
 }
 
 // requests updates a topping that is on no pizza, again and again for a time or
-// until the channel yields, and returns how long each took.
+// until the channel yields. It returns how long each took.
 func (s server) requests(ctx context.Context, duration time.Duration, until <-chan error) (durations []time.Duration, err error) {
 	other := &restaurantv1.Topping{ObjectMeta: metav1.ObjectMeta{GenerateName: "user-"}, Spec: restaurantv1.ToppingSpec{Cost: ptr.To(resource.MustParse("1"))}}
 	toppings := s.client.RestaurantV1().Toppings()

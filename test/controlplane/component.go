@@ -30,7 +30,6 @@ import (
 )
 
 const (
-	// pollInterval is the interval of readiness checks.
 	pollInterval = 50 * time.Millisecond
 
 	// readyTimeout and stopTimeout are the defaults of Timeouts. They are generous, since a

@@ -26,7 +26,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 )
 
-// crdAPIServerName is the name of the program.
 const crdAPIServerName = "crd-apiserver"
 
 // CRDServerConfig configures one process of the server of custom resources.

@@ -63,7 +63,7 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 
 func TestRemoveDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "directory")
-	require.NoError(t, RemoveDirectory(dir), "what is not there needs no removal")
+	require.NoError(t, RemoveDirectory(dir), "a missing directory needs no removal")
 	f, err := claimDirectory(dir)
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "etcd", "data"), 0o700))

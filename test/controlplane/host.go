@@ -65,7 +65,6 @@ func hostOr(host, other Host) Host {
 	return host
 }
 
-// address returns the address of a port of the host.
 func address(host Host, port int) string {
 	return net.JoinHostPort(host.Address(), strconv.Itoa(port))
 }

@@ -182,7 +182,7 @@ func allow(t *testing.T, cp *controlplane.ControlPlane) {
 	}
 }
 
-// use makes requests as clients do, some of which are refused, until the context ends.
+// use makes requests as clients do until the context ends. Some of them are refused.
 func use(ctx context.Context, admin versioned.Interface, configs ...*rest.Config) error {
 	var clients sync.WaitGroup
 	defer clients.Wait()
@@ -211,7 +211,7 @@ func use(ctx context.Context, admin versioned.Interface, configs ...*rest.Config
 	return nil
 }
 
-// order is a round of a client. What is refused is not looked at: the dashboard shows it.
+// order is a round of a client. Refusals are not looked at: the dashboard shows them.
 func order(ctx context.Context, client versioned.Interface, name func(n int) string, n int) {
 	pizzas := client.RestaurantV1().Pizzas(metav1.NamespaceDefault)
 	pizza := framework.Pizza(name(n))

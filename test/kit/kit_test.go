@@ -48,9 +48,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestModule is what an author does before writing a line: a group with a cluster-scoped kind,
-// and a namespaced one with a status and a scale, in two versions, and one of everything else
-// that the kit writes; and another group, with a kind of the same name. The tests that the kit has
+// TestModule is what an author does before writing a line. One group has a cluster-scoped kind,
+// and a namespaced one with a status and a scale, in two versions. It has one of everything else
+// that the kit writes. Another group has a kind of the same name. The tests that the kit has
 // written serve both behind a real kube-apiserver.
 func TestModule(t *testing.T) {
 	framework.Long(t, "TestModuleWithoutProtobuf is the short one")
@@ -183,7 +183,7 @@ func writeExamples(t *testing.T, dir string) {
 }
 
 // makeOlder makes the module what an earlier version of the kit, for an earlier Kubernetes, has
-// written: with other files, one of which a person has changed.
+// written. It has other files, and a person has changed one of them.
 func makeOlder(t *testing.T, dir string) (changed []byte) {
 	t.Helper()
 	sums, err := os.ReadFile(filepath.Join(dir, "hack", "kit.sum"))
@@ -222,8 +222,8 @@ func try(t *testing.T, dir string, output io.Writer, args ...string) error {
 	return cmd.ExecuteContext(t.Context())
 }
 
-// program runs a program with the compiler flags of all binaries, so that what they have in
-// common is compiled once.
+// program runs a program with the compiler flags of all binaries, so that common packages
+// are compiled once.
 func program(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), name, args...)

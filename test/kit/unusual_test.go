@@ -29,9 +29,9 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// TestUnusualModule has kinds and groups that are called like packages, types, variables and keywords of Go, groups
-// with the same first label, irregular plurals, a path with dashes and dots, and fields of the core group with and
-// without protobuf messages. There is no home directory.
+// TestUnusualModule has kinds and groups that are called like packages, types, variables and keywords of Go. It has
+// groups with the same first label, irregular plurals, and a path with dashes and dots. Fields are of the core
+// group, with and without protobuf messages. There is no home directory.
 func TestUnusualModule(t *testing.T) {
 	framework.Long(t, "TestModuleWithoutProtobuf is the short one")
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH"} {
@@ -76,7 +76,7 @@ func TestUnusualModule(t *testing.T) {
 	run(t, dir, "generate")
 	program(t, dir, "go", "list", "-test", "-export", "./...")
 
-	// What does not compile with the rest of the module is taken back, and generated code as well.
+	// Code that does not compile with the rest of the module is taken back, and generated code as well.
 	tests := filepath.Join(dir, "test", "e2e", "e2e_test.go")
 	text, err := os.ReadFile(tests)
 	require.NoError(t, err)
@@ -125,7 +125,6 @@ func TestUnusualModule(t *testing.T) {
 	}
 }
 
-// addCoreFields adds fields to the spec of a kind.
 func addCoreFields(t *testing.T, dir, group, kind string) {
 	t.Helper()
 	for _, version := range []string{"", "v1"} {

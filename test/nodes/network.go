@@ -33,7 +33,6 @@ const (
 
 func nodeAddress(i int) string { return fmt.Sprintf("10.200.0.%d", 10+i) }
 
-// podSubnet returns the subnet of a node's pods.
 func podSubnet(i int) string { return fmt.Sprintf("10.201.%d.0/24", i) }
 
 // connect returns the hosts of the control plane and of the nodes. Each reaches all others, and

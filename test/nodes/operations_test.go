@@ -253,7 +253,6 @@ func (o *operations) testDoctor(t *testing.T) {
 	require.NotContains(t, o.follow(t, "Doctor", "kubectl exec"), "failure")
 }
 
-// testNightlyBackup runs the nightly backup now.
 func (o *operations) testNightlyBackup(t *testing.T) { o.saveNow(t, "restaurant-system") }
 
 // saveNow runs the nightly backup in a namespace, with replacements in the documentation's command.

@@ -126,8 +126,8 @@ func TestYAMLTakesManyTimesItsSize(t *testing.T) {
 	}
 }
 
-// TestOwnedFieldsAreInsertedOneByOne looks at the source: what is moved in memory, once
-// for each field, can be seen in time only.
+// TestOwnedFieldsAreInsertedOneByOne looks at the source: the moves in memory, one for
+// each field, can be seen in time only.
 func TestOwnedFieldsAreInsertedOneByOne(t *testing.T) {
 	text := source(t, (*fieldpath.PathElementSet).Insert, "element.go")
 	if !strings.Contains(text, "s.members = slices.Insert(s.members, loc, pe)") {

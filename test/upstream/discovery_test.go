@@ -33,7 +33,7 @@ import (
 	"k8s.io/kube-aggregator/pkg/apiserver"
 )
 
-// kube-apiserver asks a server for the discovery of a version that it serves by itself by now, and tells
+// kube-apiserver asks a server for the discovery of a version that it serves itself by now. It tells
 // clients that the version is stale once the server is gone. Only the deletion of the APIService ends that.
 func TestLocalVersionIsAskedOfItsFormerServer(t *testing.T) {
 	t.Parallel()

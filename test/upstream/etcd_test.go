@@ -171,7 +171,7 @@ func TestDamagedDatabaseEndsTheProcess(t *testing.T) {
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// What finds the damage first decides, an error or a goroutine's panic.
+	// Either an error or a goroutine's panic comes first.
 	const attempts = 10
 	for range attempts {
 		command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
@@ -181,7 +181,7 @@ func TestDamagedDatabaseEndsTheProcess(t *testing.T) {
 			return
 		}
 	}
-	fixed(t, "who reads the status of a damaged database survives")
+	fixed(t, "a process that reads the status of a damaged database survives")
 }
 
 // startKilled starts an etcd where another was killed when it had made its log, and nothing

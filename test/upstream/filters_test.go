@@ -186,7 +186,7 @@ func TestUnreadResponseOutlivesItsTimeout(t *testing.T) {
 	ended, answered := onceChannel()
 	go func() {
 		defer answered()
-		defer func() { _ = recover() }() // By which the library ends a response.
+		defer func() { _ = recover() }() // The library ends a response by a panic.
 		handler.ServeHTTP(unreadWriter{httptest.NewRecorder(), begin, end}, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 	}()
 	<-writing

@@ -231,8 +231,8 @@ func definitions(common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return all
 }
 
-// allocated returns how many bytes are allocated while f runs. What other goroutines
-// allocate meanwhile is counted too.
+// allocated returns how many bytes are allocated while f runs. Allocations of other
+// goroutines meanwhile are counted, too.
 func allocated(f func()) uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(sample)

@@ -94,7 +94,7 @@ resources:
 	transformer := encryption.StaticTransformers(loaded.Transformers).TransformerForResource(pods)
 	stored, err := transformer.TransformToStorage(t.Context(), []byte("secret"), value.DefaultContext("key"))
 	if err != nil || string(stored) != "secret" {
-		fixed(t, "what an encryption configuration does not name is stored as %q (%v)", stored, err)
+		fixed(t, "a resource that an encryption configuration does not name is stored as %q (%v)", stored, err)
 	}
 }
 
@@ -193,8 +193,8 @@ func TestUnreadableAdmissionFileEndsTheProcess(t *testing.T) {
 	}
 }
 
-// TestEtcdIsWaitedForTwentySeconds looks at the signature and the source, since the wait
-// can be neither ended nor shortened, which is the fault, and leaves its client behind.
+// TestEtcdIsWaitedForTwentySeconds looks at the signature and the source. The wait can
+// be neither ended nor shortened, which is the fault, and leaves its client behind.
 func TestEtcdIsWaitedForTwentySeconds(t *testing.T) {
 	if reflect.TypeOf(factory.Create).In(0) == reflect.TypeFor[context.Context]() {
 		fixed(t, "the wait for etcd can be ended")
@@ -230,7 +230,7 @@ func TestSubjectAccessReviewsHaveFixedLimits(t *testing.T) {
 	}
 	known := []string{"RemoteKubeConfigFile", "RemoteKubeConfigFileOptional", "AllowCacheTTL", "DenyCacheTTL", "AlwaysAllowPaths", "AlwaysAllowGroups", "ClientTimeout", "WebhookRetryBackoff", "CustomRoundTripperFn"}
 	if !slices.Equal(names, known) {
-		fixed(t, "DelegatingAuthorizationOptions has the fields %v, of which some may be the limits of its client", names)
+		fixed(t, "DelegatingAuthorizationOptions has the fields %v: some of them may be the limits of its client", names)
 	}
 }
 

@@ -260,7 +260,7 @@ func TestDefinitionsAreFoundByOneText(t *testing.T) {
 		}
 		passedOn = false
 		func() {
-			// What is found has no storage here.
+			// A resource that is found has no storage here.
 			defer func() { _ = recover() }()
 			handler.ServeHTTP(httptest.NewRecorder(), req.WithContext(genericapirequest.WithRequestInfo(req.Context(), info)))
 		}()
@@ -312,7 +312,7 @@ func TestCustomResourceInProtobufPanics(t *testing.T) {
 		return response.Code, nil
 	}
 	if code, panicked := create("application/json", "<"); code != http.StatusBadRequest {
-		t.Fatalf("what is no object is answered with %d, or panics: %v", code, panicked)
+		t.Fatalf("a body that is no object is answered with %d, or panics: %v", code, panicked)
 	}
 	if code, panicked := create("application/vnd.kubernetes.protobuf", "k8s\x00\x0a\x00"); panicked == nil {
 		fixed(t, "a custom resource in protobuf is answered with %d", code)

@@ -68,7 +68,7 @@ func TestAuditHoldsUpShutdown(t *testing.T) {
 		began := time.Now()
 		backend.Shutdown()
 		if took := time.Since(began); took < time.Minute {
-			fixed(t, "a server waits only %s for who collects its audit events", took)
+			fixed(t, "a server waits only %s for the collector of its audit events", took)
 		}
 	})
 }

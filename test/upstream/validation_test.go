@@ -37,8 +37,8 @@ import (
 	"k8s.io/klog/v2/textlogger"
 )
 
-// TestMistakeInMetadataIsLoggedAsMismatch has a kind with a validation tag of its own, of
-// which no tag says anything about metadata.
+// TestMistakeInMetadataIsLoggedAsMismatch has a kind with a validation tag of its own. No
+// tag says anything about metadata.
 func TestMistakeInMetadataIsLoggedAsMismatch(t *testing.T) {
 	scheme, _ := newScheme()
 	scheme.AddValidationFunc(&examplev1.Pod{}, func(context.Context, operation.Operation, any, any) field.ErrorList {

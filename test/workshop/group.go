@@ -57,7 +57,7 @@ func Group() registry.Group {
 	}
 }
 
-// Install registers the types of all versions, of which v1 is preferred.
+// Install registers the types of all versions. v1 is preferred.
 func Install(scheme *runtime.Scheme) {
 	utilruntime.Must(workshop.AddToScheme(scheme))
 	utilruntime.Must(workshopv1.AddToScheme(scheme))

@@ -82,6 +82,6 @@ func TestRunBehindABastion(t *testing.T) {
 
 	cancel()
 	require.NoError(t, <-ended)
-	// What sshd has started for a connection is gone, too.
+	// The process of sshd for the connection is gone, too.
 	require.ErrorContains(t, tunnel.Wait(), "exit status 255", complaint.String())
 }

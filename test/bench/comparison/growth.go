@@ -41,7 +41,7 @@ type Growth struct {
 	Servers int `json:"servers"`
 	// Sharded is set if the pizzas are stored in another etcd than all else.
 	Sharded bool `json:"sharded"`
-	// Ready is how many seconds after their start all servers are ready, and CPU how many of
+	// Ready is how many seconds after their start all servers are ready. CPU is how many of
 	// processor time each has used until then, on average.
 	Ready float64 `json:"ready"`
 	CPU   float64 `json:"cpu"`

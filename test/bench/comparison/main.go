@@ -18,7 +18,7 @@ limitations under the License.
 // behind one kube-apiserver and on one etcd. Those are custom resources with a conversion
 // webhook and without, and the same moved to crd-apiserver. ConfigMaps, upstream's
 // sample-apiserver, and a server that does nothing are the others. The contenders take turns
-// in several rounds, so that what else the machine does meets all of them. Processor time is
+// in several rounds, so that other work of the machine meets all of them. Processor time is
 // that of the processes themselves.
 //
 // It prints medians, and writes every sample as JSON. It judges nothing. With --base, it
@@ -87,8 +87,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags.IntVar(&s.servers, "servers", 1, "how many servers are started at once with stored pizzas")
 	flags.BoolVar(&s.sharded, "sharded", false, "store these pizzas in another etcd than all else")
 	growth := flags.String("growth", "0,10000,100000", "with how many stored pizzas the server is started; empty for none")
-	contenders := flags.String("contenders", "crd,pizzas,configmap,crd-webhook,crd-apiserver,sample-apiserver,nothing", "who takes part")
-	identities := flags.String("identities", "user,serviceaccount,admin", "who sends the requests")
+	contenders := flags.String("contenders", "crd,pizzas,configmap,crd-webhook,crd-apiserver,sample-apiserver,nothing", "the contenders that take part")
+	identities := flags.String("identities", "user,serviceaccount,admin", "the users that send the requests")
 	controllers := flags.Bool("controllers", false, "run the server's controllers")
 	file := flags.String("out", "", "the file for the samples, as JSON")
 	base := flags.String("base", "", "the path of another build of the server, to compare the two builds and nothing else")
@@ -126,7 +126,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return b.profile(ctx, *profiles)
 	}
 	result := Result{Run: machine.Describe(ctx, strings.Join(append([]string{"go run ./test/bench/comparison"}, args...), " "))}
-	// What was measured before an error is worth having.
+	// Measurements before an error are worth having.
 	err = b.fill(ctx, &result, s)
 	if *file != "" {
 		encoded, failure := json.MarshalIndent(result, "", " ")
@@ -159,7 +159,7 @@ func (b *bench) turns(round int) []*contender {
 }
 
 func (b *bench) measureVerbs(ctx context.Context, result *Result, s size) error {
-	// What is done for the first time is slower, and is not measured: that is round -1.
+	// The first round is slower, and is not measured: that is round -1.
 	for round := -1; round < s.rounds; round++ {
 		progress(fmt.Sprintf("Round %d of %d", round+1, s.rounds))
 		for _, identity := range b.identities {

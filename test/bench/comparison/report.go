@@ -111,7 +111,8 @@ func group(samples []Sample) ([]cell, map[cell][]Sample) {
 	return cells, grouped
 }
 
-// contendersIn returns who has samples, in the alphabetical order, but custom resources first.
+// contendersIn returns the contenders with samples, in the alphabetical order, but custom
+// resources first.
 func contendersIn(samples []Sample) []string {
 	var all []string
 	for _, s := range samples {

@@ -64,7 +64,8 @@ func (b *bench) cpu(c *contender) (used cpu, err error) {
 	return used, nil
 }
 
-// measure has clients do something, and says what it took. The caller fills in who did what.
+// measure has clients do something, and says what it took. The caller fills in the fields
+// that name it: Round, Verb and Identity.
 func (b *bench) measure(ctx context.Context, c *contender, clients []client, requests int, do task) (Sample, error) {
 	before, err := b.cpu(c)
 	if err != nil {

@@ -76,7 +76,7 @@ type bench struct {
 	identities []identity
 }
 
-// identity is somebody who sends requests.
+// identity is a user that sends requests.
 type identity struct {
 	name   string
 	config *rest.Config

@@ -42,8 +42,8 @@ type Watch struct {
 	// watch, the writes included.
 	KubeAPIServer float64 `json:"kubeAPIServer"`
 	Server        float64 `json:"server"`
-	// KubeAPIServerMemory and ServerMemory are the bytes by which each watch has let the
-	// processes grow.
+	// KubeAPIServerMemory and ServerMemory are the bytes that each watch has let the
+	// processes grow by.
 	KubeAPIServerMemory int64 `json:"kubeAPIServerMemory"`
 	ServerMemory        int64 `json:"serverMemory"`
 }

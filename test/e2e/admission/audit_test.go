@@ -52,7 +52,7 @@ func webhookAnnotations(t *testing.T, name string) map[string]string {
 			if !bytes.Contains(line, []byte(name)) {
 				continue
 			}
-			event = auditv1.Event{} // Or what it has would be added to.
+			event = auditv1.Event{} // Unmarshal would add to the previous one.
 			// The last line may not be complete yet.
 			if err := json.Unmarshal(line, &event); err != nil {
 				return err

@@ -255,7 +255,7 @@ func pluginConfig(kubeconfig string) string {
 	return fmt.Sprintf(`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"WebhookAdmissionConfiguration","kubeConfigFile":%q}`, kubeconfig)
 }
 
-// identity says who called a webhook.
+// identity names the user that called a webhook.
 func identity(in *http.Request) string {
 	if certificates := in.TLS.PeerCertificates; len(certificates) > 0 {
 		return "the certificate of " + certificates[0].Subject.CommonName
@@ -266,7 +266,7 @@ func identity(in *http.Request) string {
 	return in.Header.Get("Authorization")
 }
 
-// TestCredentials shows as whom a server calls webhooks: as the user of the
+// TestCredentials shows which user a server calls webhooks as: that of the
 // kubeconfig in its admission configuration whose name fits the webhook's host best.
 // Webhooks without a caBundle are trusted if the system trusts them.
 func TestCredentials(t *testing.T) {
@@ -372,7 +372,7 @@ func TestBadCredentials(t *testing.T) {
 }
 
 // TestServiceOfKubeAPIServer shows that the Service kubernetes is the kube-apiserver
-// that this server knows, as whom it knows it.
+// that this server knows, with the credentials for it.
 func TestServiceOfKubeAPIServer(t *testing.T) {
 	s := newScope(t)
 	validating := s.webhook(allow).validating(rule(on("CREATE"), "pizzas"))

@@ -103,8 +103,8 @@ func forCase(object *unstructured.Unstructured, webhook string) *unstructured.Un
 	return object
 }
 
-// createForCase creates a pizza for the webhook of a case, which is to be answered
-// as kube-apiserver answers who creates the reference. It returns the error.
+// createForCase creates a pizza for the webhook of a case. The answer has to be
+// kube-apiserver's for the reference. It returns the error.
 func (s *scope) createForCase(t *testing.T, webhook string) error {
 	t.Helper()
 	create := func(kind servedKind) error {
@@ -124,8 +124,8 @@ func comparableError(t *testing.T, err error) string {
 	return asRestaurant.Replace(withoutAccidents(string(content)))
 }
 
-// respond starts a webhook that answers the requests to /NAME with the text that
-// has this name, in which UID stands for that of the request.
+// respond starts a webhook that answers requests to /NAME with the text of this
+// name. UID in the text stands for the request's.
 func (s *scope) respond(text func(name string, request *admissionv1.AdmissionRequest) string) *httptest.Server {
 	s.t.Helper()
 	w := &webhook{scope: s}

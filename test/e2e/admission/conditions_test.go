@@ -49,11 +49,11 @@ var conditions = map[string]struct {
 	operation   admissionregistrationv1.OperationType
 	subresource string
 	dryRun      bool
-	// byGuest requests come from somebody who may write pizzas, and season them.
-	byGuest    bool
+	// byEditor requests come from a user who may write pizzas, and season them.
+	byEditor   bool
 	conditions []string
 	ignore     bool
-	// calledFor are the versions of requests for which the webhook is called.
+	// calledFor are the versions whose requests reach the webhook.
 	calledFor []string
 	// refusal is why the request fails, if it does.
 	refusal string
@@ -77,16 +77,16 @@ var conditions = map[string]struct {
 	"request for a version":             {operation: "UPDATE", conditions: []string{"request.kind.version == 'v1' && request.requestKind.version == 'v1alpha1' && request.requestResource.version == 'v1alpha1'"}, calledFor: []string{"v1alpha1"}},
 	"request by its name":               {operation: "UPDATE", conditions: []string{"request.name == object.metadata.name && request.namespace == object.metadata.namespace"}, calledFor: framework.Versions()},
 	"request of a user":                 {operation: "CREATE", conditions: []string{"request.userInfo.username.startsWith('e2e-') && 'kitchen' in request.userInfo.groups && request.userInfo.uid.startsWith('uid-of-') && request.userInfo.extra['tables'] == ['1 & 2']"}, calledFor: framework.Versions()},
-	"request of another user":           {operation: "CREATE", byGuest: true, conditions: []string{"'kitchen' in request.userInfo.groups"}},
+	"request of another user":           {operation: "CREATE", byEditor: true, conditions: []string{"'kitchen' in request.userInfo.groups"}},
 	"request with options":              {operation: "CREATE", conditions: []string{"request.options.kind == 'CreateOptions' && request.options.fieldManager == 'kitchen'"}, calledFor: framework.Versions()},
 	"request of a dry run":              {operation: "CREATE", dryRun: true, conditions: []string{"request.dryRun"}, calledFor: framework.Versions()},
 	"request that is not a dry run":     {operation: "CREATE", conditions: []string{"request.dryRun"}},
-	"authorizer of who may":             {operation: "CREATE", byGuest: true, conditions: []string{"authorizer.group('restaurant.programming-kubernetes.info').resource('pizzas').namespace(request.namespace).check('season').allowed()"}, calledFor: framework.Versions()},
-	"authorizer of who may not":         {operation: "CREATE", byGuest: true, conditions: []string{"authorizer.group('restaurant.programming-kubernetes.info').resource('pizzas').namespace(request.namespace).check('burn').allowed()"}},
-	"authorizer of who may do anything": {operation: "CREATE", conditions: []string{"authorizer.group('restaurant.programming-kubernetes.info').resource('pizzas').namespace(request.namespace).check('burn').allowed()"}, calledFor: framework.Versions()},
-	"authorizer for the resource":       {operation: "UPDATE", byGuest: true, conditions: []string{"authorizer.requestResource.check('season').allowed() && !authorizer.requestResource.check('burn').allowed()"}, calledFor: framework.Versions()},
-	"authorizer for a subresource":      {operation: "UPDATE", byGuest: true, conditions: []string{"authorizer.group('restaurant.programming-kubernetes.info').resource('pizzas').subresource('status').namespace(request.namespace).name(request.name).check('season').allowed()"}},
-	"authorizer for a path":             {operation: "CREATE", byGuest: true, conditions: []string{"authorizer.path('/metrics').check('get').allowed()"}},
+	"authorizer allows the editor":      {operation: "CREATE", byEditor: true, conditions: []string{"authorizer.group('restaurant.programming-kubernetes.info').resource('pizzas').namespace(request.namespace).check('season').allowed()"}, calledFor: framework.Versions()},
+	"authorizer denies the editor":      {operation: "CREATE", byEditor: true, conditions: []string{"authorizer.group('restaurant.programming-kubernetes.info').resource('pizzas').namespace(request.namespace).check('burn').allowed()"}},
+	"authorizer allows admins anything": {operation: "CREATE", conditions: []string{"authorizer.group('restaurant.programming-kubernetes.info').resource('pizzas').namespace(request.namespace).check('burn').allowed()"}, calledFor: framework.Versions()},
+	"authorizer for the resource":       {operation: "UPDATE", byEditor: true, conditions: []string{"authorizer.requestResource.check('season').allowed() && !authorizer.requestResource.check('burn').allowed()"}, calledFor: framework.Versions()},
+	"authorizer for a subresource":      {operation: "UPDATE", byEditor: true, conditions: []string{"authorizer.group('restaurant.programming-kubernetes.info').resource('pizzas').subresource('status').namespace(request.namespace).name(request.name).check('season').allowed()"}},
+	"authorizer for a path":             {operation: "CREATE", byEditor: true, conditions: []string{"authorizer.path('/metrics').check('get').allowed()"}},
 
 	"all are true":                 {operation: "CREATE", conditions: []string{"true", "object.spec.replicas == 1", "request.operation == 'CREATE'"}, calledFor: framework.Versions()},
 	"one is false":                 {operation: "CREATE", conditions: []string{"true", "object.spec.replicas == 2", "true"}},
@@ -103,8 +103,8 @@ var conditions = map[string]struct {
 	"the shape of another version": {operation: "CREATE", conditions: []string{"object.spec.toppings[0].startsWith('m')"}, refusal: "expression 'object.spec.toppings[0].startsWith('m')' resulted in error: no such overload"},
 }
 
-// TestMatchConditions shows for which requests webhooks with match conditions are
-// called, and which fail since a condition does.
+// TestMatchConditions shows which requests reach webhooks with match conditions,
+// and which fail because a condition does.
 func TestMatchConditions(t *testing.T) {
 	for _, sort := range []string{"mutating", "validating"} {
 		t.Run(sort, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestMatchConditions(t *testing.T) {
 							require.NoError(t, err)
 						}
 						user := s.cook()
-						if test.byGuest {
+						if test.byEditor {
 							user = editor
 						}
 						client := pizzaKind.client(s, user, version)

@@ -43,11 +43,11 @@ import (
 )
 
 // TestSideEffects shows for every request that a dry run calls webhooks without
-// side effects, and is refused where there would be some, whatever the webhook's
-// failure policy is.
+// side effects. A dry run that would have some is refused under each failure
+// policy.
 func TestSideEffects(t *testing.T) {
 	for sideEffects, called := range map[admissionregistrationv1.SideEffectClass]bool{
-		// What has none at all is called in TestReviews.
+		// TestReviews calls webhooks that have none at all.
 		admissionregistrationv1.SideEffectClassNoneOnDryRun: true,
 		// Nobody can register these two any more, but a cluster may have them from
 		// the time of admissionregistration.k8s.io/v1beta1.

@@ -174,8 +174,9 @@ func TestEndlessAnswers(t *testing.T) {
 		"unexpected error when reading response body. Please retry. Original error: the answer is longer than 16777216 bytes", status.Message)
 }
 
-// TestWebhookTimeouts shows how long a webhook is waited for, of which it is told:
-// as its configuration says, but not longer than what is left of the request's time.
+// TestWebhookTimeouts shows that a server waits for a webhook as long as its
+// configuration says, but no longer than the request has left. The webhook is told
+// how long.
 func TestWebhookTimeouts(t *testing.T) {
 	s := newScope(t)
 	webhook := s.webhook(allow)
@@ -254,8 +255,8 @@ func hang(_ http.ResponseWriter, in *http.Request) {
 	<-in.Context().Done()
 }
 
-// TestHangingWebhooks shows that a webhook that does not answer in time has failed,
-// and that a request whose time is over is answered, whatever the failure policy.
+// TestHangingWebhooks shows that a webhook that does not answer in time has failed.
+// A request whose time is over is answered under each failure policy.
 func TestHangingWebhooks(t *testing.T) {
 	framework.Long(t, "timeouts are waited for")
 	s := newScope(t)

@@ -174,7 +174,7 @@ func TestUnknownToppings(t *testing.T) {
 
 		if strings.HasPrefix(suffix, "create") {
 			_, err := s.pizzas(version).Get(t.Context(), s.Name(suffix), metav1.GetOptions{})
-			require.True(t, apierrors.IsNotFound(err), "What was refused was created: %v", err)
+			require.True(t, apierrors.IsNotFound(err), "A refused pizza was created: %v", err)
 			return
 		}
 		s.requireStored(t, version, suffix, false, "basil")
@@ -235,7 +235,7 @@ func TestToppingsAndSubresources(t *testing.T) {
 	}
 }
 
-// Who creates a topping can use it at once.
+// A created topping can be used at once.
 func TestToppingThenPizza(t *testing.T) {
 	framework.Long(t, "200 toppings and pizzas")
 	s := newScope(t)
@@ -309,8 +309,7 @@ func newScopeBeside(t *testing.T, s *scope, suffix string) *scope {
 	return &scope{s.Beside(suffix), t}
 }
 
-// What a pizza needs is known the moment it is stored, and no longer when it is
-// gone.
+// The toppings of a pizza are in use from the moment it is stored until it is gone.
 func TestToppingInUseForAMoment(t *testing.T) {
 	framework.Long(t, "50 toppings and pizzas")
 	s := newScope(t)
@@ -338,7 +337,7 @@ func TestNamespaceThatDoesNotExist(t *testing.T) {
 	}
 }
 
-// Who creates a namespace can use it at once.
+// A created namespace can be used at once.
 func TestNamespaceThenPizza(t *testing.T) {
 	s := newScope(t)
 	for i := range 50 {
@@ -348,8 +347,8 @@ func TestNamespaceThenPizza(t *testing.T) {
 	}
 }
 
-// What is in a namespace that is being deleted can be changed until it goes, but
-// there is nothing new.
+// Objects in a namespace that is being deleted can be changed until they go, but
+// none can be created.
 func TestNamespaceThatIsBeingDeleted(t *testing.T) {
 	framework.Long(t, "the controllers of the cluster take their time")
 	s := newScope(t)

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	}
 	var config controlplane.Config
 	config.KubeAPIServer.Flags = framework.ServeMutatingPolicies()
-	// What a test reads, nobody else changes: the controllers have tests of their own.
+	// Controllers would change the objects of tests: they have tests of their own.
 	config.APIServer.Flags = []string{"--audit-policy-file=" + auditPolicy, "--audit-log-path=" + auditLog, "--run-controllers=false"}
 	controlplane.Main(m, &cp, config, fixture.Toppings("mozzarella", "tomato", "salami", "basil"))
 }

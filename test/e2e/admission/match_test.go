@@ -49,8 +49,8 @@ func (w *webhook) at(path string) admissionregistrationv1.WebhookClientConfig {
 }
 
 // TestMatchPolicy shows that a webhook for one version sees requests for all of
-// them, converted, or with the policy Exact only those for its own, as webhooks of
-// kube-apiserver's own kinds do.
+// them, converted. With the policy Exact, it sees only those for its own. Webhooks
+// of kube-apiserver's own kinds do the same.
 func TestMatchPolicy(t *testing.T) {
 	for _, kind := range []servedKind{pizzaKind, toppingKind} {
 		t.Run(kind.kind, func(t *testing.T) {
@@ -199,7 +199,7 @@ func adding(t *testing.T, version, topping string, quantity int) string {
 	return string(encoded)
 }
 
-// TestConvertedMutations shows that what a webhook changes in its own version comes
+// TestConvertedMutations shows that a webhook's changes in its own version come
 // back in the request's.
 func TestConvertedMutations(t *testing.T) {
 	for _, webhookVersion := range framework.Versions() {

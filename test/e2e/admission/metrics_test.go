@@ -104,7 +104,7 @@ func TestWebhookMetrics(t *testing.T) {
 		// Higher codes than this are not told apart.
 		"lying":  always(outcome{600, true, "no_error"}),
 		"absent": {mutatingFail: callError, mutatingIgnore: failedOpen, validatingFail: callError, validatingIgnore: failedOpen},
-		// An error in applying a patch is the server's, for which there is no policy.
+		// An error in applying a patch is the server's: no failure policy covers it.
 		"garbled": {mutatingFail: serverError, mutatingIgnore: serverError, validatingFail: callError, validatingIgnore: failedOpen},
 	} {
 		for v, outcome := range outcomes {

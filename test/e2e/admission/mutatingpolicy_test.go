@@ -45,7 +45,7 @@ var spiced = map[string]map[string]admissionregistrationv1.Mutation{
 }
 
 // TestMutatingPolicies shows that a policy for one version mutates objects of all
-// versions, on every way, and that the defaults of its version are filled in.
+// versions, on every way. The defaults of its version are filled in.
 func TestMutatingPolicies(t *testing.T) {
 	for patchType, mutations := range spiced {
 		for policyVersion, mutation := range mutations {
@@ -181,7 +181,7 @@ func TestPolicyAppliesNoAtomicList(t *testing.T) {
 	}
 }
 
-// TestPolicyMutationsOfSubresources shows that what is not a whole object can be mutated, too.
+// TestPolicyMutationsOfSubresources shows that subresources can be mutated, too.
 func TestPolicyMutationsOfSubresources(t *testing.T) {
 	s := newScope(t)
 	inNamespace := func(operation admissionregistrationv1.OperationType, resource string) *admissionregistrationv1.MatchResources {
@@ -202,7 +202,7 @@ func TestPolicyMutationsOfSubresources(t *testing.T) {
 		patched, err := pizzas.Patch(t.Context(), s.Name(version), types.MergePatchType, []byte(`{"status":{"replicas":1}}`), metav1.PatchOptions{}, "status")
 		require.NoError(t, err)
 		require.Equal(t, int64(2), patched.Object["status"].(map[string]any)["replicas"])
-		require.Equal(t, int64(1), patched.Object["spec"].(map[string]any)["replicas"], "Who writes a status writes no spec.")
+		require.Equal(t, int64(1), patched.Object["spec"].(map[string]any)["replicas"], "A write of the status writes no spec.")
 		scale, err := pizzas.Patch(t.Context(), s.Name(version), types.MergePatchType, []byte(`{"spec":{"replicas":4}}`), metav1.PatchOptions{}, "scale")
 		require.NoError(t, err)
 		require.Equal(t, int64(8), scale.Object["spec"].(map[string]any)["replicas"])

@@ -189,7 +189,7 @@ func (s *scope) enforceEverywhere(policies map[string]policy) {
 	s.awaitPolicies("marker", toppingKind, toppingKind.reference())
 }
 
-// awaitPolicies returns when what has been created before is in force for the kinds.
+// awaitPolicies returns when all policies created before are in force for the kinds.
 // Servers learn of policies, and of bindings, in the order of their creation: so one
 // more of each, made after the others, tells.
 func (s *scope) awaitPolicies(name string, kinds ...servedKind) {

@@ -40,8 +40,8 @@ func (s *scope) denial(name, message string) string {
 	return fmt.Sprintf("ValidatingAdmissionPolicy '%[1]s' with binding '%[1]s' denied request: %[2]s", s.Name(name), message)
 }
 
-// TestValidationActions shows how a failed validation is told: to the client as an
-// error or a warning, and to who reads the audit log.
+// TestValidationActions shows where a failed validation is told: to the client as
+// an error or a warning, and in the audit log.
 func TestValidationActions(t *testing.T) {
 	const (
 		deny, warn, audit = admissionregistrationv1.Deny, admissionregistrationv1.Warn, admissionregistrationv1.Audit

@@ -140,7 +140,7 @@ func parametersAreFound(t *testing.T) {
 		kind       *admissionregistrationv1.ParamKind
 		ref        *admissionregistrationv1.ParamRef
 		expression string
-		// wantSix and wantEight are what is said of pizzas of so many replicas.
+		// wantSix and wantEight are the refusals of pizzas with that many replicas.
 		wantSix, wantEight string
 	}{
 		"in the namespace of the request": {configMaps, named("", "limit"), most, "failed expression: " + most, "failed expression: " + most},

@@ -38,8 +38,9 @@ import (
 // countPizzas is what ResourceQuotas call the number of pizzas.
 const countPizzas = corev1.ResourceName("count/pizzas.restaurant.programming-kubernetes.info")
 
-// limitPizzas limits the pizzas of the test's namespace by a ResourceQuota named menu, and returns when the quota
-// controller has counted them, and the server knows of the limit. Until then it counts nothing, as kube-apiserver.
+// limitPizzas limits the pizzas of the test's namespace by a ResourceQuota named menu. It returns when the quota
+// controller has counted them, and the server knows of the limit. Until then the server counts nothing, like
+// kube-apiserver.
 func (s *scope) limitPizzas(t *testing.T, limit int64) {
 	t.Helper()
 	quotas := framework.Kube(cp).CoreV1().ResourceQuotas(s.Namespace)
@@ -119,7 +120,7 @@ func TestQuotaUnderConcurrentCreates(t *testing.T) {
 	require.Len(t, stored.Items, limit)
 	s.requireUsed(t, limit)
 
-	// What is deleted makes room.
+	// Deleted pizzas make room.
 	for _, pizza := range stored.Items[:5] {
 		require.NoError(t, s.pizzas("v1").Delete(t.Context(), pizza.GetName(), metav1.DeleteOptions{}))
 	}
@@ -175,7 +176,7 @@ func TestWhatQuotaCounts(t *testing.T) {
 	s.createTopping("v1", "a")
 }
 
-// What another plugin refuses does not count.
+// A pizza that another plugin refuses does not count.
 func TestQuotaIsLast(t *testing.T) {
 	s := newScope(t)
 	s.limitPizzas(t, 1)

@@ -41,9 +41,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// referenceGroup has a custom resource for each of the restaurant's: what
-// kube-apiserver itself tells webhooks about those is what they have to be told
-// about the restaurant's.
+// referenceGroup has a custom resource for each of the restaurant's. Webhooks have
+// to be told the same about both.
 const referenceGroup = "reference.example.com"
 
 // A servedKind is a kind of the restaurant, or a reference.
@@ -151,8 +150,8 @@ func newScopeWithReferences(t *testing.T) *scope {
 	return s
 }
 
-// cook is the client configuration of somebody who may do everything, whom
-// kube-apiserver tells this server all about.
+// cook is the client configuration of an admin. kube-apiserver tells this server
+// all about that user.
 func (s *scope) cook() *rest.Config {
 	config := framework.Config(cp)
 	config.Impersonate = rest.ImpersonationConfig{
@@ -164,8 +163,8 @@ func (s *scope) cook() *rest.Config {
 	return config
 }
 
-// A recorder is a webhook that lets the cook do what he wants, and nobody else
-// change the objects in the test's namespace, so that nothing comes in between.
+// A recorder is a webhook that allows all requests of the cook. It refuses changes
+// by others in the test's namespace, so that nothing comes in between.
 func (s *scope) recorder() *webhook {
 	s.t.Helper()
 	return s.webhook(func(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {

@@ -70,8 +70,8 @@ func TestMalformedResponses(t *testing.T) {
 	)
 	cases := map[string]struct {
 		answer string
-		// want is what is said of the webhook, and validating, if it is not the same,
-		// what is said of a validating one.
+		// want is the error about the webhook, and validating that about a validating
+		// one, if it is not the same.
 		want, validating string
 		// ofPatch is set for an error in what the patch does.
 		ofPatch bool
@@ -167,7 +167,7 @@ func TestWebhookDenials(t *testing.T) {
 	}
 	s.registerCases("CREATE", clients)
 	for name, test := range cases {
-		// What a webhook refuses is refused whatever its failure policy is.
+		// A webhook's refusal holds under each failure policy.
 		for _, v := range variants {
 			t.Run(name+"/"+v.sort+"/"+string(v.failurePolicy), func(t *testing.T) {
 				status := framework.RequireStatus(t, s.createForCase(t, v.of(name)), test.want.Code, test.want.Reason)
@@ -276,8 +276,8 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-// TestPatchesAreValidated shows that what a webhook makes of a pizza is validated as
-// what a user makes of it.
+// TestPatchesAreValidated shows that a webhook's changes of a pizza are validated
+// like a user's.
 func TestPatchesAreValidated(t *testing.T) {
 	s := newScopeWithReferences(t)
 	s.registerPatching(onPizzas("CREATE", "UPDATE"))
@@ -343,7 +343,7 @@ func TestPatchesOfMetadata(t *testing.T) {
 		nameless  = `Pizza.restaurant.programming-kubernetes.info "" is invalid: `
 		elsewhere = "the namespace of the provided object does not match the namespace sent on the request"
 	)
-	// What comes of the value of a field.
+	// The changes of a field, and its value in the end.
 	for change, want := range map[string]struct{ create, update string }{
 		`labels: {"a":"b"}`:             {taken, taken},
 		`annotations: {"a":"b"}`:        {taken, taken},
@@ -514,7 +514,7 @@ func TestWebhookWarnings(t *testing.T) {
 		cmd := cp.Kubectl(t.Context(), step.args...)
 		var stdout, stderr strings.Builder
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		_ = cmd.Run() // What it prints says whether it has failed.
+		_ = cmd.Run() // Its output says whether it has failed.
 		require.Equal(t, step.stderr, stderr.String())
 		require.Equal(t, step.stdout, stdout.String())
 	}

@@ -315,9 +315,9 @@ func (s *scope) bake(version, suffix string, count int64) *unstructured.Unstruct
 	return s.Objects("Bake", version).With(suffix, map[string]any{"count": count})
 }
 
-// TestReviews shows for every request, in every version, what webhooks are told:
-// what is expected, and the same in all fields as kube-apiserver says of a kind that
-// it serves itself.
+// TestReviews compares what webhooks are told about every request, in every version,
+// with what is expected. All fields are as kube-apiserver fills them for a custom
+// resource.
 func TestReviews(t *testing.T) {
 	for _, kind := range []servedKind{pizzaKind, toppingKind} {
 		for _, version := range framework.Versions() {

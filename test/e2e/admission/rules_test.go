@@ -190,7 +190,7 @@ func TestRules(t *testing.T) {
 			r := call.request
 			require.Equal(t, request.name, strings.TrimSuffix(fmt.Sprintf("%s %s %s/%s", r.Operation, r.Resource.Version, r.Resource.Resource, r.SubResource), "/"))
 			path := call.http.URL.Path
-			// What begins with a stale object is tried again, with webhooks.
+			// A request that begins with a stale object is tried again, with webhooks.
 			got[path] = slices.Compact(append(got[path], request.name))
 		}
 		seen = len(calls)

@@ -177,7 +177,7 @@ func TestDeleteCollectionSelects(t *testing.T) {
 	require.Equal(t, s.Name("b"), left.Items[0].GetName())
 }
 
-// TestNamespaceSelector shows for which namespaces webhooks are called, and that
+// TestNamespaceSelector shows which namespaces webhooks are called for, and that
 // changes of a namespace's labels take effect.
 func TestNamespaceSelector(t *testing.T) {
 	s := newScope(t)
@@ -245,8 +245,8 @@ func TestNamespaceSelector(t *testing.T) {
 	}
 }
 
-// TestNamespaceSelectorInAllRequests shows that whatever happens in a namespace is
-// selected by the namespace, and what has no namespace always is.
+// TestNamespaceSelectorInAllRequests shows that requests in a namespace are
+// selected by the namespace, and requests outside of any always are.
 func TestNamespaceSelectorInAllRequests(t *testing.T) {
 	framework.Long(t, "every verb and subresource")
 	s := newScope(t)

@@ -187,8 +187,8 @@ func (w *webhook) mutating(rules ...admissionregistrationv1.RuleWithOperations) 
 	}
 }
 
-// inEffect is the refusal of the webhook by which a test sees that its
-// configuration has arrived: a server takes a configuration as a whole.
+// inEffect is the refusal that tells a test that its configuration has arrived: a
+// server takes a configuration as a whole.
 const inEffect = "the configuration is in effect"
 
 // markerLabel selects the object that is refused when the configuration named by

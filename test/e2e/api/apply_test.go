@@ -33,7 +33,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// by are the options of somebody who applies.
+// by are the options of a manager's apply.
 func by(manager string) metav1.ApplyOptions { return metav1.ApplyOptions{FieldManager: manager} }
 
 // apply applies as little as the top-level field given here.
@@ -45,7 +45,6 @@ func (s subject) apply(t *testing.T, options metav1.ApplyOptions, field string, 
 	return s.Client().Apply(t.Context(), s.Name("a"), object, options)
 }
 
-// mustApply applies a spec.
 func (s subject) mustApply(t *testing.T, manager string, spec map[string]any) *unstructured.Unstructured {
 	t.Helper()
 	applied, err := s.apply(t, by(manager), "spec", spec)
@@ -83,7 +82,7 @@ func owners(t *testing.T, object metav1.Object) map[string][]string {
 	return all
 }
 
-// What its last owner no longer applies is removed, or has its default again.
+// A field that its last owner no longer applies is removed, or has its default again.
 func TestApplyRemoves(t *testing.T) {
 	framework.AlsoRemote(t)
 	t.Parallel()
@@ -105,7 +104,7 @@ func TestApplyRemoves(t *testing.T) {
 	}
 }
 
-// Two who apply different toppings each keep their own.
+// Two managers that apply different toppings each keep their own.
 func TestApplyMergesToppings(t *testing.T) {
 	framework.AlsoRemote(t)
 	t.Parallel()
@@ -177,7 +176,7 @@ func TestApplyToppingsAcrossVersions(t *testing.T) {
 	requireFieldConflict(t, err, ".spec.toppings", `"bob"`)
 }
 
-// What a manager owns can be read back, changed and applied.
+// The fields of a manager can be read back, changed and applied.
 func TestApplyConfigurations(t *testing.T) {
 	framework.AlsoRemote(t)
 	t.Parallel()

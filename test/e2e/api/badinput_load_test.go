@@ -112,7 +112,7 @@ func TestHugeRequests(t *testing.T) {
 			}
 			return nil
 		})
-		require.Equal(t, state, target.state(t), "What was refused has been done.")
+		require.Equal(t, state, target.state(t), "A refused request has had an effect.")
 		requireAlive(t, pid)
 	}
 }

@@ -35,8 +35,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// A badRequest is one that the server refuses. In its strings, what stands in
-// braces is filled in by target.fill.
+// A badRequest is one that the server refuses. target.fill fills in the braces in
+// its strings.
 type badRequest struct {
 	method, path, contentType, accept, body string
 	// unknownTo are versions in which the request does not mean the same.
@@ -292,7 +292,7 @@ func requireRefused(t *testing.T, requests map[string]badRequest) {
 					}
 					t.Run(name, func(t *testing.T) { target.refuses(t, request) })
 				}
-				require.Equal(t, state, target.state(t), "What was refused has been done.")
+				require.Equal(t, state, target.state(t), "A refused request has had an effect.")
 				requireAlive(t, before)
 			})
 		}

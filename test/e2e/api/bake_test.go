@@ -36,7 +36,7 @@ import (
 // dry is how a client says that nothing may be persisted.
 var dry = []string{metav1.DryRunAll}
 
-// newOrder asks for so many pizzas in this version.
+// newOrder asks for this number of pizzas in this version.
 func (s subject) newOrder(count int) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": s.GroupVersion().String(), "kind": "Bake",
@@ -53,7 +53,7 @@ func (s subject) bake(t *testing.T, config *rest.Config, count int, options meta
 		Create(t.Context(), order, options, "bake")
 }
 
-// wanting creates the pizza "a", of which so many are wanted.
+// wanting creates the pizza "a" with this number of replicas.
 func (s subject) wanting(t *testing.T, replicas int, finalizers ...string) *unstructured.Unstructured {
 	t.Helper()
 	object := s.New("a")
@@ -79,7 +79,7 @@ func TestBake(t *testing.T) {
 				answer, err := s.bake(t, framework.Config(cp), int(want.count), metav1.CreateOptions{})
 				require.NoError(t, err)
 				require.NotEqual(t, stored, s.stored(t))
-				require.Equal(t, answer, tried, "What is only tried is answered in the same way.")
+				require.Equal(t, answer, tried, "A dry run is answered in the same way.")
 				require.Equal(t, map[string]any{
 					"apiVersion": s.GroupVersion().String(), "kind": "Bake",
 					"metadata": map[string]any{"name": s.Name("a"), "namespace": s.Namespace},
@@ -163,7 +163,7 @@ func TestKubectlBake(t *testing.T) {
 	}, k.run(t, "{}", "create", "--raw", bakePath(k), "--filename=-"))
 }
 
-// What is wrong with any request, package conformance sends to each subresource.
+// Package conformance sends each subresource the requests that no resource takes.
 func TestBadBakes(t *testing.T) {
 	order := func(body string) badRequest { return createAt("{pizza}/bake", body) }
 	const protobuf = "application/vnd.kubernetes.protobuf"

@@ -153,8 +153,8 @@ func TestOpenAPIV3(t *testing.T) {
 	}
 }
 
-// A document that kube-apiserver has itself under the same name, or the redirect to a newer one, once broke
-// clients that read all of them, at random. That there are no others, and no redirect, is the server's own.
+// Clients that read all documents once broke at random. The cause was a document that kube-apiserver has
+// under the same name, or the redirect to a newer one. The server has no such document and no redirect.
 func TestOpenAPIV3Documents(t *testing.T) {
 	t.Parallel()
 	target := newTarget(t, doors()[1], "v1")

@@ -99,7 +99,6 @@ func issue(t *testing.T, ca *controlplane.CA, certificate controlplane.Certifica
 	return &pair
 }
 
-// serviceAccount makes an account in a namespace and a token for it.
 func serviceAccount(t *testing.T, namespace string, audiences ...string) (account *corev1.ServiceAccount, token string) {
 	t.Helper()
 	accounts := framework.Kube(cp).CoreV1().ServiceAccounts(namespace)
@@ -115,8 +114,8 @@ func accountUser(account *corev1.ServiceAccount) string {
 	return "system:serviceaccount:" + account.Namespace + ":" + account.Name
 }
 
-// Whoever sends the headers of a front proxy without being it acts as who they
-// really are, or as nobody. The forged user might do everything.
+// A client that forges the headers of a front proxy acts as itself, or as nobody.
+// The forged user might do everything.
 func TestForgedIdentity(t *testing.T) {
 	t.Parallel()
 	ns := framework.Namespace(t, cp)

@@ -218,7 +218,7 @@ func TestKubectlWatch(t *testing.T) {
 	requireNext("ADDED margherita tomato,mozzarella×2 0/3 <unknown> <age>")
 	k.ok(t, "scale", "pizza/margherita", "--replicas=5")
 	requireNext("MODIFIED margherita tomato,mozzarella×2 0/5 <unknown> <age>")
-	// What is written in another version arrives all the same.
+	// A pizza that is written in another version arrives all the same.
 	k.run(t, strings.Replace(margheritaAlpha, "margherita", "bianca", 1), "create", "--filename=-")
 	requireNext("ADDED bianca tomato,mozzarella×2 0/3 <unknown> <age>")
 	k.ok(t, "delete", "pizza", "margherita")

@@ -32,12 +32,11 @@ import (
 
 // cp is the control plane that all tests share. With E2E_BASTION=true it is out of
 // reach but by SSH, see package bastion, for the tests that framework.AlsoRemote marks:
-// those of what users do with kubectl and clients in Go. The others are about what
-// happens in the server, to which the way there makes no difference, or talk to it
-// without the clients that know the way.
+// those of what users do with kubectl and clients in Go. The others are about the
+// server itself, or talk to it without the clients that know the way.
 //
-// None may stop or break any of its components; who has to, starts one with
-// controlplane.ForTest.
+// None may stop or break any of its components. A test that has to starts a control
+// plane of its own with controlplane.ForTest.
 var cp *controlplane.ControlPlane
 
 // etcdServers names the variable with the address of an etcd that the server uses instead of its
@@ -70,7 +69,7 @@ func TestMain(m *testing.M) {
 		network.Configure(&config)
 		preparations = append([]controlplane.Preparation{network.Open}, preparations...)
 	}
-	// What a test reads, nobody else changes: the controllers have tests of their own.
+	// Controllers would change the objects of tests: they have tests of their own.
 	config.APIServer.Flags = []string{"--audit-policy-file=" + auditPolicy, "--audit-log-path=" + framework.AuditLog, "--run-controllers=false"}
 	if servers := os.Getenv(etcdServers); servers != "" {
 		config.APIServer.Flags = append(config.APIServer.Flags, "--etcd-servers="+servers, "--etcd-transactions=false")

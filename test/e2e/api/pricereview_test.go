@@ -102,7 +102,7 @@ func TestPriceReviewByKubectl(t *testing.T) {
 	}
 }
 
-// What is wrong with any request, package conformance sends to reviews, too.
+// Package conformance sends reviews, too, the requests that no resource takes.
 func TestBadPriceReviews(t *testing.T) {
 	const reviews = "{root}/pricereviews"
 	of := func(toppings string) badRequest { return createAt(reviews, `{"spec":{"toppings":`+toppings+`}}`) }

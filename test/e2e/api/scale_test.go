@@ -95,8 +95,8 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// The generated client speaks protobuf. Who scales owns the number, here and in the pizza, and is asked
-// before somebody else changes it. A check of conformance can't apply a Scale, which custom resources do not take.
+// The generated client speaks protobuf. A scaler owns the number, here and in the pizza, so that another manager
+// has a conflict. A check of conformance can't apply a Scale, which custom resources do not take.
 func TestTypedScale(t *testing.T) {
 	t.Parallel()
 	s := newSubject(t, "Pizza", "v1")

@@ -45,8 +45,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// storedAs is how the objects of each resource are in etcd. Who changes this makes
-// a server that cannot read what the previous one wrote.
+// storedAs is how the objects of each resource are in etcd. A server that changes
+// this cannot read what the previous one wrote.
 var storedAs = map[string]struct {
 	kind string
 	key  string
@@ -147,7 +147,7 @@ func (s subject) storePizza(t *testing.T, suffix, version, mediaType string, cha
 	require.True(t, swapped.Succeeded)
 }
 
-// What was stored by other rules may stay as it is while something else changes.
+// Values that were stored under other rules may stay while something else changes.
 func TestRatcheting(t *testing.T) {
 	t.Parallel()
 	s := newSubject(t, "Pizza", "v1")
@@ -168,8 +168,8 @@ func TestRatcheting(t *testing.T) {
 	}
 }
 
-// What was stored in another version, or as JSON, is read, and moves to the version of
-// the storage when it is written again.
+// Objects that were stored in another version, or as JSON, are read. They move to the
+// version of the storage when they are written again.
 func TestStorageMigration(t *testing.T) {
 	t.Parallel()
 	for _, stored := range framework.Versions() {

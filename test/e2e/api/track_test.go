@@ -60,7 +60,7 @@ func (s stream) ends() {
 	require.Empty(s.t, string(rest))
 }
 
-// track connects to a path; what takes longer than controlplane.Patience fails.
+// track connects to a path for controlplane.Patience at most.
 func track(t *testing.T, client *http.Client, url string) (stream, *http.Response) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)

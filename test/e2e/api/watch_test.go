@@ -181,7 +181,7 @@ func TestWebSocketsOfLargeObjects(t *testing.T) {
 	}
 }
 
-// What its fields say decides whether a watch by a field has a pizza.
+// The fields of a pizza decide whether a watch by a field has it.
 func TestWatchByField(t *testing.T) {
 	framework.AlsoRemote(t)
 	t.Parallel()

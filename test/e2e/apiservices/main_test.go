@@ -17,8 +17,8 @@ limitations under the License.
 // Package apiservices tests what "kubectl apiservices" finds in a cluster with three servers: this one,
 // k8s.io/sample-apiserver and metrics-server.
 //
-// Each has a Service with a cluster IP that is a loopback address, where the test listens in place of
-// kube-proxy, a Deployment, and a pod that nobody runs.
+// Each has a Service, a Deployment, and a pod that nobody runs. The Service's cluster IP is a
+// loopback address, where the test listens in place of kube-proxy.
 package apiservices
 
 import (

@@ -148,7 +148,7 @@ func faults(t *testing.T) map[string]*fault {
 		"a Secret that is not trusted": {server: sample, objects: secret(sample, stranger, now.Add(480*time.Hour)),
 			want: []wanted{{"warning", "certificate", `^the certificate in the Secret wardle/api-serving is not of caBundle`, trustsServing, nil}}},
 
-		// What the server answers.
+		// The server's answers.
 		"a version that is gone": {server: sample, repaired: true, since: true,
 			objects: fmt.Sprintf(`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v2.wardle.example.com}, spec: {group: wardle.example.com, version: v2, groupPriorityMinimum: 1000, versionPriority: 1, caBundle: %s, service: {namespace: wardle, name: api, port: 8443}}}`,
 				base64.StdEncoding.EncodeToString(cp.PKI.ServingCA.CertPEM())),
@@ -229,7 +229,7 @@ func faults(t *testing.T) map[string]*fault {
 			want: []wanted{{"warning", "proxy", `^by the environment of the pod api-1, requests to the webhooks of the Service default/outside \(hooks\.example\.com:443\) go through the proxy`, `kubectl set env deployment/api --namespace=wardle NO_PROXY=10\.0\.0\.0/8,hooks\.example\.com`, nil}},
 		},
 
-		// What suffers.
+		// The consequences.
 		"a namespace that waits": {server: sample, outside: nowhere, since: true,
 			objects:  "{apiVersion: v1, kind: Namespace, metadata: {name: doomed}}",
 			commands: []string{"delete namespace doomed --wait=false"},
@@ -249,7 +249,7 @@ func faults(t *testing.T) map[string]*fault {
 				{"failure", "availability", `connection refused`, looksAround, nil},
 				{"failure", "consequences", `^the ResourceQuota default/uncounted is not counted`, `kubectl describe resourcequota uncounted --namespace=default`, nil},
 			}},
-		"what the garbage collector does not collect": {server: sample, outside: nowhere, since: true,
+		"an object that is not collected": {server: sample, outside: nowhere, since: true,
 			commands: []string{"create deployment uncollected --image=none --namespace=default", "delete deployment uncollected --cascade=foreground --wait=false --namespace=default"},
 			want: []wanted{
 				{"failure", "availability", `connection refused`, looksAround, nil},

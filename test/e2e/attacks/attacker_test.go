@@ -234,7 +234,7 @@ func callsBy(multiplexed bool, perConnection int, next func(a *attacker, n int64
 				TLSClientConfig:   a.tls.Clone(),
 				ForceAttemptHTTP2: multiplexed,
 				MaxConnsPerHost:   most,
-				// What is compressed on the way would be less to send.
+				// Compressed answers would be less to send.
 				DisableCompression: true,
 			}
 			client := &http.Client{Transport: transport}

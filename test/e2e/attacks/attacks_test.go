@@ -54,7 +54,7 @@ const (
 
 // attack is what an attacker does.
 type attack struct {
-	// user is whom the attacker has credentials of; empty is nobody.
+	// user is the one that the attacker has credentials of; empty is nobody.
 	user string
 	// accounts are the number of ServiceAccounts of one namespace that attack instead, which may
 	// write there.
@@ -179,7 +179,7 @@ func announcedBodies(ctx context.Context, w *wire) error {
 	return w.wait(ctx)
 }
 
-// webhookAttacks are those of somebody who has learned the webhook's paths, but for the first.
+// webhookAttacks are those of an attacker that has learned the webhook's paths, but for the first.
 func webhookAttacks() map[string]attack {
 	review := func(kind, version, request string) []byte {
 		return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"request":{"uid":"a",%s}}`, version, kind, request)
@@ -229,7 +229,7 @@ func webhookAttacks() map[string]attack {
 	}
 }
 
-// websockets opens more connections than an IP address may have, each of which takes one between
+// websockets opens more connections than an IP address may have. Each takes one between
 // kube-apiserver and the server, too.
 func websockets(ctx context.Context, a *attacker) {
 	const each = 20

@@ -19,8 +19,8 @@ limitations under the License.
 // go on.
 //
 // Each attack takes a second, and is sent to the server directly. "make test-attacks" lets each
-// take a minute, sends those that kube-apiserver would forward through it, too, demands that
-// /readyz answers in time, and prints a table.
+// take a minute, and sends those that kube-apiserver would forward through it, too. It demands
+// that /readyz answers in time, and prints a table.
 package attacks
 
 import (
@@ -65,7 +65,8 @@ const (
 	nobody = "attacker-nobody" // has no permissions
 	reader = "attacker-reader" // may read all pizzas
 	writer = "attacker-writer" // may write in a namespace
-	// labeller may, too. What the server keeps of writes counts for the next attack of a user.
+	// labeller may, too. The server remembers the writes of a user, which count for that user's next
+	// attack.
 	labeller  = "attacker-labeller"
 	bystander = "bystander"
 	// account is what the names of the ServiceAccounts begin with that may write.

@@ -41,9 +41,9 @@ import (
 // up to their bounds. A watch cache keeps its last hundred events, however large they are.
 const heapGrowth = 200 << 20
 
-// answeredWithin is how long /readyz and the requests of others may take during an attack, which
-// depends on the machine and is looked at only in the long form. Requests through kube-apiserver may take that
-// longer than kube-apiserver's own answer about the APIService: some attacks keep it busy itself.
+// answeredWithin is how long /readyz and the requests of others may take during an attack. It depends on the
+// machine, and is looked at only in the long form. Requests through kube-apiserver may take that longer than
+// kube-apiserver's own answer about the APIService: some attacks keep it busy itself.
 const answeredWithin = 2 * time.Second
 
 // shortAttack is the one of "make test".
@@ -110,7 +110,7 @@ type result struct {
 	ready, direct, through, available experience
 }
 
-// innocent is what all had who did not attack.
+// innocent is the experience of all users that did not attack.
 func (r result) innocent() map[string]experience {
 	return map[string]experience{"/readyz": r.ready, "the bystander": r.direct, "the bystander through kube-apiserver": r.through, "the APIService": r.available}
 }

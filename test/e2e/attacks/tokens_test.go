@@ -93,7 +93,7 @@ func TestFirstTokensDuringAFlood(t *testing.T) {
 					}
 				})
 			}
-			controlplane.Eventually(t, func() error { // What may be saved up is used up.
+			controlplane.Eventually(t, func() error { // The saved tokens are used up.
 				if refused.Load() == 0 {
 					return errors.New("nothing is refused")
 				}

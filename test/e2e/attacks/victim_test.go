@@ -108,7 +108,7 @@ func residentBytes(pid int) (int64, error) {
 	return kilobytes << 10, err
 }
 
-// experience is what somebody had who used the server during an attack.
+// experience is what a user of the server had during an attack.
 type experience struct {
 	requests int
 	// refused is how often the answer was 429 or 503, which clients repeat.

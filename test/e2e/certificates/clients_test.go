@@ -45,8 +45,8 @@ import (
 )
 
 // The certificate authorities of front proxies and of clients are replaced while a
-// server runs, as docs/operations/certificates.md describes. No request fails, and nobody has to be
-// restarted; what the old certificate authority has issued is good until it is removed, and no
+// server runs, as docs/operations/certificates.md describes. No request fails, and nothing has to
+// be restarted. Certificates of the old certificate authority are valid until it is removed, and no
 // longer.
 func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 	t.Parallel()
@@ -57,8 +57,8 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 		APIServer:         controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}},
 	})
 	require.NoError(t, cp.Install(t.Context()))
-	// As in a pod, the server is known by a token, and so is who makes the requests:
-	// theirs is not the certificate authority that is rotated.
+	// As in a pod, the server is known by a token, and so is the client: theirs is
+	// not the certificate authority that is rotated.
 	account := tokenConfig(t, cp, "restaurant-system", "apiserver")
 	server := framework.NewServer(t, cp, controlplane.ServerConfig{Kubeconfig: tokenKubeconfig(t, account, "restaurant-system")})
 	require.NoError(t, server.Start(t.Context()))
@@ -73,8 +73,7 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 		key    string
 		ca     *controlplane.CA
 		client func(*testing.T, *controlplane.ControlPlane, *controlplane.Component, *controlplane.CA) *http.Client
-		// replace gives those who are trusted by the old certificate authority a certificate of the
-		// new one.
+		// replace gives clients of the old certificate authority a certificate of the new one.
 		replace func(next *controlplane.CA)
 	}{
 		{"requestheader-client-ca-file", cp.PKI.FrontProxyCA, frontProxyOf, func(next *controlplane.CA) {
@@ -183,7 +182,7 @@ func requestAllTheTime(t *testing.T, config *rest.Config) (failed chan error, re
 	t.Helper()
 	const pause = 10 * time.Millisecond
 	config = rest.CopyConfig(config)
-	// What would be repeated is what is looked for.
+	// The test looks for requests that would be repeated.
 	config.Wrap(withoutRetryAfter)
 	client := versioned.NewForConfigOrDie(config)
 	ctx, stop := context.WithCancel(t.Context())

@@ -44,9 +44,8 @@ import (
 const (
 	// caSecret is the Secret that the manifests let the server use.
 	caSecret = "apiserver-serving-ca"
-	// authorityValidity makes a certificate authority be renewed every minute, and leaves the
-	// half of one for all that has to happen until the previous one is not valid any
-	// more.
+	// authorityValidity has a certificate authority renewed every minute. It leaves half a
+	// minute for all that has to happen until the previous one is no longer valid.
 	authorityValidity   = 90 * time.Second
 	certificateValidity = 30 * time.Second
 	rotations           = 2

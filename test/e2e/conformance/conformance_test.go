@@ -46,7 +46,7 @@ import (
 // atOnce is how many runs there are side by side. Most checks wait.
 const atOnce = 8
 
-// withoutDeployments is a flag of the controllers: what a check writes, nobody else changes.
+// withoutDeployments keeps a controller from changing the objects of a check.
 const withoutDeployments = "--controllers=*,-deployment-controller"
 
 var cp *controlplane.ControlPlane

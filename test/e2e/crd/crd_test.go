@@ -40,7 +40,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// What is written in one version reads right in all others, and back.
+// Objects that are written in one version read right in all others, and back.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	for _, written := range framework.Versions() {
@@ -167,7 +167,8 @@ func TestToppingInUse(t *testing.T) {
 	})
 }
 
-// What the schema does not know is dropped, in all versions, and said to who asks.
+// Fields that the schema does not know are dropped in all versions, or refused if the
+// client asks for that.
 func TestPruning(t *testing.T) {
 	t.Parallel()
 	for _, version := range framework.Versions() {
@@ -237,7 +238,7 @@ func TestStatus(t *testing.T) {
 			object.Object["status"] = newStatus()
 			created, err := pizzas(version, ns).Create(t.Context(), object, metav1.CreateOptions{})
 			require.NoError(t, err)
-			require.Equal(t, map[string]any{"replicas": int64(0)}, created.Object["status"], "Who creates has no say in the status.")
+			require.Equal(t, map[string]any{"replicas": int64(0)}, created.Object["status"], "A create has no say in the status.")
 
 			created.Object["status"] = newStatus()
 			created.Object["spec"] = map[string]any{"toppings": framework.Toppings(version, "basil×9"), "replicas": int64(9)}

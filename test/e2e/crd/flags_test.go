@@ -48,7 +48,7 @@ func TestHelp(t *testing.T) {
 	require.Regexp(t, `^webhook version v\d+\.\d+\.\d+\S*\n$`, output)
 }
 
-// Whatever is wrong with the flags is said in one go, with the flags' names.
+// All errors in the flags are reported together, with the flags' names.
 func TestInvalidFlags(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "missing")

@@ -37,7 +37,6 @@ func gvr(version, resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: restaurant.GroupName, Version: version, Resource: resource}
 }
 
-// pizzas is a client for the pizzas of a namespace in a version.
 func pizzas(version, namespace string) dynamic.ResourceInterface {
 	return framework.Dynamic(cp).Resource(gvr(version, "pizzas")).Namespace(namespace)
 }
@@ -46,7 +45,6 @@ func toppings(version string) dynamic.ResourceInterface {
 	return framework.Dynamic(cp).Resource(gvr(version, "toppings"))
 }
 
-// pizza is a pizza in a version, with a spec.
 func pizza(version, name string, spec map[string]any) *unstructured.Unstructured {
 	return framework.Object(version, "Pizza", name, spec)
 }

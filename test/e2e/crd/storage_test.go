@@ -79,7 +79,7 @@ func rewrite(t *testing.T, object *unstructured.Unstructured, change func(*unstr
 	require.NoError(t, err)
 }
 
-// A list of which one object can't be converted is refused as a whole.
+// A list with an object that can't be converted is refused as a whole.
 func TestConversionFails(t *testing.T) {
 	framework.Long(t, "kube-apiserver gives up after a while")
 	ns := framework.Namespace(t, cp)
@@ -144,7 +144,8 @@ func TestStorageMigration(t *testing.T) {
 	requireStoredIn(t, "v1alpha1", old, topping)
 	content, _ := stored(t, old)
 	require.Equal(t, []any{"rocket", "rocket", "rocket"}, content.Object["spec"].(map[string]any)["toppings"])
-	// All that it watches is stored in another version now, for which it is needed.
+	// All objects that it watches are stored in another version now, and have to be
+	// converted by it.
 	require.NoError(t, webhook.Stop())
 	require.NoError(t, webhook.Start(t.Context()))
 

@@ -61,8 +61,8 @@ func listOf(n int, format string) string {
 	return "[" + strings.Join(elements, ",") + "]"
 }
 
-// What a tag or a function refuses at the API server, the schema refuses here, with
-// the field's path.
+// The schema refuses the same as the tags and functions of the API server, with the
+// field's path.
 func TestValidation(t *testing.T) {
 	t.Parallel()
 	const (
@@ -182,7 +182,7 @@ func cutOff(want, text string) string {
 	return text
 }
 
-// What was stored by other rules may stay as it is while something else changes.
+// Values that were stored under other rules may stay while something else changes.
 func TestRatcheting(t *testing.T) {
 	t.Parallel()
 	ns := framework.Namespace(t, cp)

@@ -202,8 +202,8 @@ func servedVersions(t *testing.T, group string) []string {
 	return versions
 }
 
-// A new version is registered with the server as the others are, a version that is not
-// served any more is registered no longer, and a changed schema holds at once.
+// A new version is registered with the server as the others are, and a version that is
+// no longer served is unregistered. A changed schema holds at once.
 func TestDefinitionChanges(t *testing.T) {
 	t.Parallel()
 	const group = "changed.example.com"
@@ -289,8 +289,8 @@ func TestFurtherKindIsKnown(t *testing.T) {
 	require.Equal(t, "gadget.prompt.example.com/one created\n", string(output))
 }
 
-// Who deletes a definition loses no object: they are served by the last definition, and by
-// the next one.
+// Objects outlive their definition: they are served by the last definition, and by the
+// next one.
 func TestDefinitionIsDeleted(t *testing.T) {
 	t.Parallel()
 	const group = "deleted.example.com"
@@ -385,7 +385,7 @@ func TestPurge(t *testing.T) {
 	})
 }
 
-// Whoever unregisters a group has it served by kube-apiserver again.
+// kube-apiserver serves a group again that is unregistered.
 func TestUnregister(t *testing.T) {
 	t.Parallel()
 	const group = "unregistered.example.com"
@@ -454,8 +454,8 @@ func TestWritesPastTheServer(t *testing.T) {
 	})
 }
 
-// A version that "migrate back" has given back to kube-apiserver, while another one still leads
-// to the server, was taken for a new one, and led to the server again.
+// "migrate back" gives a version back to kube-apiserver while another one still leads to the
+// server. The server once took it for a new one, and registered it again.
 func TestVersionThatIsGivenBack(t *testing.T) {
 	t.Parallel()
 	const group = "moved.example.com"

@@ -33,7 +33,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// A custom resource has no protobuf. What comes with requests about it, and is none, has.
+// A custom resource has no protobuf. The other objects in requests about it have.
 func TestProtobuf(t *testing.T) {
 	t.Parallel()
 	const group, anyProtobuf = "protobuf.example.com", "k8s\x00\x0a\x00"

@@ -113,7 +113,7 @@ func (c converted) firstEvents(t *testing.T, version string, count int) (events 
 }
 
 // An object that its webhook can't convert is in the way of the same as in kube-apiserver, before and after
-// a restart, and of nothing when it has been deleted in the version that it is stored in.
+// a restart. It is in the way of nothing once it has been deleted in the version that it is stored in.
 func TestStuckObject(t *testing.T) {
 	framework.Long(t, "a control plane of its own, whose namespaces do not go")
 	t.Parallel()
@@ -158,7 +158,7 @@ func TestStuckObject(t *testing.T) {
 				if apierrors.IsNotFound(err) {
 					return nil
 				}
-				return fmt.Errorf("what %s owned in %s is still there: %w", widget, version, err)
+				return fmt.Errorf("the ConfigMap that %s owned in %s is still there: %w", widget, version, err)
 			})
 		}
 	}

@@ -81,8 +81,9 @@ func loadDefinitions(t *testing.T, project framework.Project) []*kind {
 	return kinds
 }
 
-// addExample gives an object to its kind, if that is served in the object's version. Names
-// that many examples have are made different, and whoever owned them does not exist.
+// addExample gives an object to its kind, if that is served in the object's version. It
+// gets a name of its own, since many examples share theirs, and loses its owners, which do
+// not exist.
 func addExample(kinds []*kind, example *unstructured.Unstructured) {
 	gvk := example.GroupVersionKind()
 	for _, kind := range kinds {
@@ -100,7 +101,7 @@ func addExample(kinds []*kind, example *unstructured.Unstructured) {
 }
 
 // loadExamples returns all objects in the manifests and in the documentation of a directory.
-// Templates, parts of objects and what is no YAML are skipped.
+// Templates, parts of objects and blocks that are not YAML are skipped.
 func loadExamples(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
 	var examples []*unstructured.Unstructured

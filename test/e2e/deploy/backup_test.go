@@ -75,8 +75,8 @@ func TestBackupComponents(t *testing.T) {
 	}
 }
 
-// TestBackupsOfCRDServer finds what the components for backups and restores add to the overlays of crd-apiserver. What
-// they save and restore has to be what the server has.
+// TestBackupsOfCRDServer finds what the components for backups and restores add to the overlays of crd-apiserver. They
+// have to save and restore what the server has.
 func TestBackupsOfCRDServer(t *testing.T) {
 	const (
 		data    = "/var/lib/crd-apiserver in crd-apiserver-data"

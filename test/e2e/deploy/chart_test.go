@@ -352,7 +352,7 @@ func byIdentity(t *testing.T, objects []*unstructured.Unstructured) map[string]a
 	return found
 }
 
-// TestChartUpgrade installs, upgrades and uninstalls by Helm. What is stored stays.
+// TestChartUpgrade installs, upgrades and uninstalls by Helm. Stored objects stay.
 func TestChartUpgrade(t *testing.T) {
 	framework.Long(t, "Helm is built")
 	chart := newChart(t, restaurantChart)
@@ -369,7 +369,7 @@ func TestChartUpgrade(t *testing.T) {
 	helm("install", "restaurant", chart.dir)
 	claim, err := claims.Get(t.Context(), "apiserver-data", metav1.GetOptions{})
 	require.NoError(t, err)
-	// What servers write.
+	// Servers write these two.
 	kubectl(t, "patch", "secret", "apiserver-serving-ca", "--namespace="+systemNamespace, `--patch={"data":{"ca.crt":"eA=="}}`)
 	kubectl(t, "patch", "apiservice", "v1.restaurant.programming-kubernetes.info", "--type=merge", `--patch={"spec":{"caBundle":"eA=="}}`)
 	helm("upgrade", "restaurant", chart.dir, "--set=image.tag=later,server.resources.limits.memory=2Gi")

@@ -60,7 +60,7 @@ func crdKustomization(t *testing.T, overlay string, components ...string) string
 }
 
 // TestCRDServer runs the pods of the server of custom resources, with the certificate that one
-// of them makes, and again with what the first server has stored.
+// of them makes. It runs them again with what the first server has stored.
 func TestCRDServer(t *testing.T) {
 	framework.Long(t, "pods are run")
 	dir := crdKustomization(t, "standalone", "doctor")
@@ -111,8 +111,8 @@ func runCRDServer(t *testing.T, machine *machine, namespace string, found map[st
 	return machine.runAll(t, found[crdServer])[0], secret
 }
 
-// TestCRDServerAgain uninstalls a release, and installs another under other names, which serves
-// the same objects once it has their volume and the group leads to it. Meanwhile kube-apiserver serves the
+// TestCRDServerAgain uninstalls a release, and installs another under other names. That one serves the
+// same objects once it has their volume and the group leads to it. Meanwhile kube-apiserver serves the
 // group, without them.
 func TestCRDServerAgain(t *testing.T) {
 	framework.Long(t, "Helm is built, and pods are run")

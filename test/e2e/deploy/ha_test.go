@@ -179,7 +179,7 @@ func (ha *highAvailability) testRenewedCertificates(t *testing.T) {
 	require.NoError(t, err)
 	serve(t, ha.servers[0])
 
-	// Nobody gets in who has no certificate of this certificate authority.
+	// A client without a certificate of this certificate authority does not get in.
 	stranger, err := controlplane.NewCA("stranger")
 	require.NoError(t, err)
 	issued, err := stranger.Issue(controlplane.Certificate{User: "etcd-client"})
@@ -229,8 +229,7 @@ func handshake(t *testing.T, address string, pair map[string][]byte) error {
 	return err
 }
 
-// testLostAuthorities deletes what is in the Secrets of both certificate authorities, for which the
-// pods make others.
+// testLostAuthorities empties the Secrets of both certificate authorities. The pods make others.
 func (ha *highAvailability) testLostAuthorities(t *testing.T) {
 	secrets := framework.Kube(cp).CoreV1().Secrets(systemNamespace)
 	for _, name := range []string{"apiserver-serving-ca", "etcd-ca"} {

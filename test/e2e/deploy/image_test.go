@@ -37,8 +37,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// TestImage builds the image twice, which gives the same, for two architectures. What is in it runs
-// on nodes in "make test-nodes".
+// TestImage builds the image twice, which gives the same, for two architectures. "make test-nodes"
+// runs it on nodes.
 func TestImage(t *testing.T) {
 	binary := framework.Program(t, cp, "apiserver")
 	archive, digest := buildImage(t, binary)
@@ -114,7 +114,7 @@ func TestImage(t *testing.T) {
 }
 
 // buildImage runs the script that builds the image and returns the archive and its digest. Both
-// architectures have the same program: what it is made of does not depend on them.
+// architectures have the same program: the script makes no difference between them.
 func buildImage(t *testing.T, binary string) (archive io.Reader, digest string) {
 	t.Helper()
 	dir, file := filepath.Dir(binary), filepath.Join(t.TempDir(), "apiserver.tar")

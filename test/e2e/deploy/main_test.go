@@ -15,9 +15,9 @@ limitations under the License.
 */
 
 // Package deploy tests the manifests in artifacts/deploy: that a cluster admits them and
-// gets rid of them again, and that what they say about flags, certificates, permissions,
-// probes and metrics is so. There is no kubelet; the tests run what is in the pods as
-// processes of this machine, see pods_test.go.
+// gets rid of them again, and that they are right about flags, certificates,
+// permissions, probes and metrics. There is no kubelet; the tests run what is in the
+// pods as processes of this machine, see pods_test.go.
 package deploy
 
 import (

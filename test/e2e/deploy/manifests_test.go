@@ -122,8 +122,8 @@ func required(t *testing.T, file, module string) string {
 	return string(match[1])
 }
 
-// TestHostsOfCertificates finds every name of a member of etcd, by which it is reached, in
-// the certificate.
+// TestHostsOfCertificates finds every name that leads to a member of etcd in the
+// certificate.
 func TestHostsOfCertificates(t *testing.T) {
 	var hosts []string
 	reached := map[string]bool{}

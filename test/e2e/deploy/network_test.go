@@ -34,7 +34,8 @@ type endpoint struct {
 	ports     []corev1.ContainerPort
 }
 
-// network decides who reaches whom, as the specification of NetworkPolicy says.
+// network decides which connections are allowed, as the specification of NetworkPolicy
+// says.
 type network []networkingv1.NetworkPolicy
 
 // reaches tells whether both ends allow a connection.
@@ -114,7 +115,8 @@ func matches(t *testing.T, selector *metav1.LabelSelector, set labels.Set) bool 
 	return parsed.Matches(set)
 }
 
-// TestNetworkPolicies lists who reaches whom. There is no network here that enforces it.
+// TestNetworkPolicies lists the connections that are allowed. There is no network here
+// that enforces it.
 func TestNetworkPolicies(t *testing.T) {
 	objects := render(t, kustomization(t, "overlays/ha", []string{"components/monitoring"}, ""))
 	var policies network

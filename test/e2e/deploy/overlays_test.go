@@ -199,8 +199,8 @@ func TestExternalEtcd(t *testing.T) {
 	require.NoError(t, restaurant.Toppings().Delete(t.Context(), "basil", metav1.DeleteOptions{}))
 }
 
-// TestRemovedVersion takes a version out of an installation, as a later release does,
-// and finds that its APIService is deleted by the command that the documentation names.
+// TestRemovedVersion takes a version out of an installation, as a later release does.
+// The command that the documentation names deletes its APIService.
 func TestRemovedVersion(t *testing.T) {
 	framework.Long(t, "pods are run")
 	const removed = "v1alpha1.restaurant.programming-kubernetes.info"

@@ -67,7 +67,7 @@ func (ha *highAvailability) testRequests(t *testing.T) {
 	_, err = ha.restaurant.Pizzas("nowhere").Create(ctx, pizza("margherita"), metav1.CreateOptions{})
 	require.True(t, apierrors.IsNotFound(err), err)
 
-	// What is created counts at once. The controller that counts what there is takes half
+	// Created objects count at once. The controller that counts what there is takes half
 	// a minute to find a new kind.
 	counted := corev1.ResourceName("count/pizzas." + group)
 	hard, none := corev1.ResourceList{counted: resource.MustParse("10")}, corev1.ResourceList{counted: resource.MustParse("0")}
@@ -98,7 +98,7 @@ func (ha *highAvailability) testRequests(t *testing.T) {
 		return nil
 	})
 
-	// Policies have parameters, one of which does not exist.
+	// One of the policies' parameters does not exist.
 	policies := kube.AdmissionregistrationV1()
 	for kind, topping := range map[string]string{"Pizza": "margherita", "Topping": "olive"} {
 		name := strings.ToLower(kind) + "-policy"
@@ -135,7 +135,7 @@ func (ha *highAvailability) testRequests(t *testing.T) {
 		})
 	}
 
-	// Who comes with a token of the cluster, past kube-apiserver, is asked for there.
+	// The server asks kube-apiserver about a token of the cluster that comes past it.
 	request, err := kube.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	client, err := rest.HTTPClientFor(&rest.Config{BearerToken: request.Status.Token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
@@ -158,14 +158,14 @@ func (ha *highAvailability) testRequests(t *testing.T) {
 	t.Cleanup(func() { kubectlCleanup(t, "delete", "flowschema", schema) })
 }
 
-// kubectlCleanup is for the end of a test. What is gone already may be so.
+// kubectlCleanup is for the end of a test. Objects may be gone already.
 func kubectlCleanup(t *testing.T, args ...string) {
 	t.Helper()
 	output, err := tryKubectl(context.Background(), append(args, "--ignore-not-found")...)
 	require.NoError(t, err, output)
 }
 
-// permission is something that somebody may do, or has done.
+// permission is something that a user may do, or has done.
 type permission struct {
 	verb, group, resource string
 	// name is empty for all names.
@@ -182,8 +182,8 @@ func testPermissions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			granted := grants(t, name)
 			require.NotEmpty(t, granted)
-			// An event tells of a topping that is missing, which is so only after a race that the
-			// plugins lose; the tests of pricing have servers without these.
+			// An event tells of a missing topping, which happens only after a race that the
+			// plugins lose. The tests of pricing have servers without these plugins.
 			delete(granted, permission{verb: "create", group: "events.k8s.io", resource: "events"})
 			controlplane.Eventually(t, func() error {
 				done, denied := audited(t, account(name))
@@ -194,7 +194,7 @@ func testPermissions(t *testing.T) {
 					delete(granted, p)
 				}
 				if len(granted) > 0 {
-					return fmt.Errorf("nobody has made use of the right to %v", slices.SortedFunc(maps.Keys(granted), func(a, b permission) int {
+					return fmt.Errorf("nobody has made use of the permission to %v", slices.SortedFunc(maps.Keys(granted), func(a, b permission) int {
 						return strings.Compare(a.String(), b.String())
 					}))
 				}

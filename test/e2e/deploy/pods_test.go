@@ -41,10 +41,9 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// machine does what kubelets and the network do for pods: it runs the container of a pod
-// as a process, under the identity of its ServiceAccount, with its arguments, variables
-// and files, and lets processes find each other. Ports and paths are others, as all run
-// on one machine.
+// machine does what kubelets and the network do for pods. It runs the container of a pod
+// as a process, with its ServiceAccount, arguments, variables and files. It lets
+// processes find each other. Ports and paths are others, as all run on one machine.
 type machine struct {
 	// prefix tells the components of one test from those of another.
 	prefix string

@@ -38,8 +38,9 @@ import (
 
 const secondScheduler = "my-scheduler"
 
-// TestSecondScheduler runs the cluster's scheduler and the component's, with the rights
-// that they have there, and sees each bind the pods that name it, and no others.
+// TestSecondScheduler runs the cluster's scheduler and the component's, with the
+// permissions that they have there. Each has to bind the pods that name it, and no
+// others.
 func TestSecondScheduler(t *testing.T) {
 	framework.Long(t, "schedulers are run")
 	install(t, kustomization(t, "overlays/external-etcd", []string{"../examples/second-scheduler"}, ""))
@@ -52,7 +53,7 @@ func TestSecondScheduler(t *testing.T) {
 	requirePending(t)
 
 	machine := newMachine("second-")
-	// Here it is told in its configuration, not by its token, who it is.
+	// Here its configuration, not its token, tells its identity.
 	kubeconfig := kubeconfigOf(t, replicas[0])
 	machine.changeFile = func(path string) { addKubeconfig(t, path, kubeconfig) }
 	var schedulers []*controlplane.Component
@@ -209,7 +210,7 @@ func createNode(t *testing.T, name string) {
 			case <-time.After(10 * time.Second):
 			}
 			patch := fmt.Sprintf(`{"status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": %q}]}}`, time.Now().UTC().Format(time.RFC3339))
-			// What fails shows in the pods.
+			// A failure shows in the pods.
 			_, _ = framework.Kube(cp).CoreV1().Nodes().PatchStatus(t.Context(), name, []byte(patch))
 		}
 	}()

@@ -189,7 +189,7 @@ func TestDoctor(t *testing.T) {
 		require.Regexp(t, `^skipped  storage          the embedded etcd can't be looked at from here `, lines[17])
 	})
 
-	// Whoever may only read, and ask what others may do, finds the same.
+	// A user that may only read, and ask what others may do, finds the same.
 	t.Run("as a reader", func(t *testing.T) {
 		apply(t, `
 apiVersion: rbac.authorization.k8s.io/v1
@@ -530,7 +530,7 @@ func TestDoctorBeforeInstalling(t *testing.T) {
 	}, statuses(findings))
 	_, findings = doctor(t, cp)
 	require.Contains(t, findings, finding{Check: "permissions", Status: "skipped", Cause: "it is not known in which namespace the server is going to be: name it by --namespace"})
-	// What is installed first can be looked at already.
+	// The objects that are installed first can be looked at already.
 	require.NoError(t, cp.Install(t.Context()))
 	_, findings = doctor(t, cp, "--namespace="+serverNamespace)
 	require.Equal(t, "ok", statuses(findings)["permissions"], "%v", findings)

@@ -201,7 +201,7 @@ func TestClock(t *testing.T) {
 		if difference != 0 || lines.Text() != "" {
 			require.NoError(t, setClock(cmd.Process.Pid, difference))
 		}
-		// What was printed before is still to be read.
+		// Lines that were printed before are still to be read.
 		controlplane.Eventually(t, func() error {
 			require.True(t, lines.Scan())
 			var seconds int64

@@ -119,7 +119,7 @@ func (c *campaign) setLinks(condition condition) {
 	}
 }
 
-// clientFault replaces the certificate by which servers identify themselves to etcd.
+// clientFault replaces the client certificate that servers show to etcd.
 func (c *campaign) clientFault() fault {
 	return fault{"replace the certificate for etcd", func() {
 		c.replaceCertificate("etcd-client", c.cp.PKI.EtcdCA)
@@ -191,7 +191,7 @@ func (c *campaign) newWebhook() *link {
 			return
 		}
 		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-		_ = json.NewEncoder(w).Encode(review) // Who has gone does not want it.
+		_ = json.NewEncoder(w).Encode(review) // The client may have gone.
 	}))
 	pair, err := c.cp.PKI.ServingCA.Issue(controlplane.Certificate{User: "webhook", Hosts: []string{"127.0.0.1"}})
 	require.NoError(c, err)

@@ -45,7 +45,7 @@ import (
 // free, and for two copies of a small database.
 const diskSize = 1 << 30
 
-// What <linux/fs.h> and ext4 have, and the library does not.
+// Constants of <linux/fs.h> and ext4 that the library does not have.
 const (
 	freezeDisk   = 0xc0045877
 	thawDisk     = 0xc0045878
@@ -64,7 +64,7 @@ func TestMain(m *testing.M) {
 	if os.Geteuid() != 0 || os.Getenv(inside) != "" {
 		os.Exit(m.Run())
 	}
-	runtime.LockOSThread() // Of which the child is, see controlplane.startProcess.
+	runtime.LockOSThread() // The child needs this thread, see controlplane.startProcess.
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), inside+"=own")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -147,8 +147,8 @@ func (d *disk) fill(leave int64) (free func()) {
 	return func() { require.NoError(d.t, os.Remove(file.Name())) }
 }
 
-// fail lets the disk lose what has not been synced, and refuse everything from now on. Of what is being synced
-// in that moment, ext4 may say that it was, and lose it, which no disk does. So it happens while the processes
+// fail lets the disk lose what has not been synced, and refuse everything from now on. ext4 may lose data that
+// is being synced in that moment, and say that it was, which no disk does. So it happens while the processes
 // that use the disk do nothing.
 func (d *disk) fail(pids ...int) {
 	for _, pid := range pids {

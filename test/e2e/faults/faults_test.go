@@ -15,9 +15,9 @@ limitations under the License.
 */
 
 // Package faults breaks everything that servers depend on, at random moments and while
-// clients use them, and checks that no client was ever told what is not so: the answers to
-// all reads and writes have to fit one order of all requests, and every watch has to show
-// every change, once and in order.
+// clients use them. It checks that no client was ever told an untruth. The answers to all
+// reads and writes have to fit one order of all requests. Every watch has to show every
+// change, once and in order.
 //
 // A campaign makes FAULTS=10 faults, chosen by FAULTS_SEED=1: the same seed chooses the same
 // faults, if not the same moments. "make test-faults FAULTS=1000" runs a long one.
@@ -378,7 +378,7 @@ func (c *campaign) report(load *workload, copies []*watcher, back map[string][]t
 		watches += copied.watches
 		copied.mu.Unlock()
 	}
-	fmt.Fprintf(&out, "%d requests, of %d of them nobody knows whether they were stored; %d watchers began %d watches after %d lists",
+	fmt.Fprintf(&out, "%d requests, %d of them perhaps stored; %d watchers began %d watches after %d lists",
 		len(load.history.operations), load.history.unknown, len(copies), watches, lists)
 	c.Log("\n" + out.String())
 }

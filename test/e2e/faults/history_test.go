@@ -56,7 +56,7 @@ const none = 0
 type request struct {
 	verb verb
 	name string
-	// value is what it writes; before, of which object an update is.
+	// value is what it writes; before is the value that it updates.
 	value, before int
 }
 
@@ -130,7 +130,7 @@ func step(state int, req request, res response) []any {
 	}
 	switch res.answer {
 	case answerOK:
-		// What it did is below.
+		// The change is below.
 	case answerUnknown:
 		if possible {
 			return []any{state, next}
@@ -149,9 +149,9 @@ func step(state int, req request, res response) []any {
 	return []any{next}
 }
 
-// check returns the names of the objects of which clients were told what can't be: that
-// there is no order of all requests, each at a moment between its beginning and its end,
-// in which every answer is right.
+// check returns the names of the objects that clients were told untruths about. For
+// these, there is no order of all requests, each at a moment between its beginning and
+// its end, that makes every answer right.
 func (h *history) check(timeout time.Duration) (wrong, undecided []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -159,8 +159,8 @@ func (h *history) check(timeout time.Duration) (wrong, undecided []string) {
 	for _, part := range register.Partition(h.operations) {
 		name := part[0].Input.(request).name
 		settled, unseen := settle(part)
-		// Writes of which nobody has seen anything make the search long, and matter seldom:
-		// if there is an order without them, they may come after it.
+		// Writes that nobody has seen make the search long, and matter seldom: if there is
+		// an order without them, they may come after it.
 		result := porcupine.CheckOperationsTimeout(model, settled, timeout)
 		if result != porcupine.Ok && unseen != nil {
 			result = porcupine.CheckOperationsTimeout(model, slices.Concat(settled, unseen), timeout)

@@ -80,7 +80,7 @@ func TestHistories(t *testing.T) {
 		"a deletion of nothing":       {[]done{remove(answerNotFound, 0, 1)}, true},
 		"a deletion finds nothing":    {[]done{write(1, none, answerOK, 0, 1), remove(answerNotFound, 2, 3)}, false},
 		"back from the dead":          {[]done{write(1, none, answerOK, 0, 1), remove(answerOK, 2, 3), read(1, 4, 5)}, false},
-		"what nobody has written":     {[]done{write(1, none, answerOK, 0, 1), read(7, 2, 3)}, false},
+		"a value never written":       {[]done{write(1, none, answerOK, 0, 1), read(7, 2, 3)}, false},
 		"created twice in succession": {[]done{write(1, none, answerOK, 0, 1), write(2, none, answerOK, 2, 3)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,8 +136,8 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-// staleReads reads from the cache of a server that is cut off from etcd, and adds to the
-// history that it was told what there was before.
+// staleReads reads from the cache of a server that is cut off from etcd. It adds the
+// stale answers to the history.
 func (c *campaign) staleReads(load *workload) {
 	const name = "stale"
 	fresh, stale := load.servers[0], load.servers[1]

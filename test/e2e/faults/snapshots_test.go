@@ -32,8 +32,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// snapshot saves what is stored, while clients write, and returns what reads it: what is in
-// it has to be what there was at one moment while it was saved.
+// snapshot saves the stored objects while clients write, and returns a check of them. They
+// have to be the objects of one moment while they were saved.
 func (c *campaign) snapshot(load *workload, flags ...string) (file string, check func(server *controlplane.Component)) {
 	file = filepath.Join(c.TempDir(), fmt.Sprintf("%d.snapshot", time.Now().UnixNano()))
 	c.Cleanup(func() { _ = os.Remove(file) })
@@ -83,12 +83,12 @@ func (c *campaign) drillFault(etcd *controlplane.Component) fault {
 }
 
 // restoreFault takes a server with an etcd in its process back to a snapshot that was saved
-// under load: what has been written since is gone.
+// under load: later writes are gone.
 func (c *campaign) restoreFault(server *controlplane.Component) fault {
 	return fault{"restore a snapshot of " + server.Name(), func() {
 		file, check := c.snapshot(c.load, "--data-dir="+c.data)
 		c.sleep(longestCalm)
-		// What is lost is no longer written by anybody, and never read again.
+		// Lost values are no longer written by anybody, and never read again.
 		c.load.gate.Lock()
 		defer c.load.gate.Unlock()
 		server.Kill()

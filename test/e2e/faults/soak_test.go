@@ -38,7 +38,7 @@ const (
 	// once, do not count.
 	soakSamples = 180
 	warmUp      = soakSamples / 4
-	// tolerance is by which part of itself a measure may grow in a soak.
+	// tolerance is the part of itself that a measure may grow by in a soak.
 	tolerance = 0.03
 )
 
@@ -50,9 +50,10 @@ func measures() []string {
 // series is what was measured at regular times.
 type series []float64
 
-// growth returns by how much a series has grown from its beginning to its end, by the
-// median slope between any two of its samples (Theil–Sen), which some that are far off do
-// not change, and how far the samples are from that line (the quartiles of the distances).
+// growth returns how much a series has grown from its beginning to its end, and how far
+// its samples are from that line. The line has the median slope between any two samples
+// (Theil–Sen), which some that are far off do not change. noise is the distance between the
+// quartiles of the rest.
 func (s series) growth() (growth, noise float64) {
 	var slopes []float64
 	for i := range s {

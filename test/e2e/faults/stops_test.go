@@ -41,8 +41,8 @@ import (
 
 const (
 	// stopping is how long a server may take to end, beside --shutdown-delay-duration. A
-	// machine that does other things may need more, but not as much as a server that waits
-	// for a client that says nothing, which is a minute.
+	// machine that does other things may need more. A server that waited for a silent
+	// client would need a minute.
 	stopping     = 6 * time.Second
 	slowStopping = 30 * time.Second
 	// stoppers are servers that are started and stopped at the same time.
@@ -52,8 +52,8 @@ const (
 )
 
 // TestStops ends servers, with an etcd in their process, by SIGTERM at random moments:
-// STOPS=1000 of them, half while they start, and half while they have connections on which
-// something happens, nothing happens, a handshake never ends, or ends too late.
+// STOPS=1000 of them, half while they start, and half while they have connections. These
+// are busy, idle, or in a handshake that never ends, or ends too late.
 func TestStops(t *testing.T) {
 	framework.Long(t, "servers are stopped again and again")
 	stops := number(t, "STOPS", 8)
@@ -182,8 +182,8 @@ func occupy(ctx context.Context, t *testing.T, cp *controlplane.ControlPlane, se
 	return late
 }
 
-// TestOutages takes etcd away from servers for OUTAGE=240s, in the ways in which that
-// happens, and says how soon after it answers again a write succeeds.
+// TestOutages takes etcd away from servers for OUTAGE=240s, in several ways. It says
+// how soon a write succeeds once etcd answers again.
 func TestOutages(t *testing.T) {
 	framework.Long(t, "timeouts are waited for")
 	duration, err := time.ParseDuration(cmp.Or(os.Getenv("OUTAGE"), "5s"))

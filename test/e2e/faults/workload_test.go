@@ -43,8 +43,8 @@ const (
 	// the history of each stays short enough to be checked.
 	clients         = 8
 	objectsPerEpoch = 6
-	// requestTimeout is when a client gives up on an answer; watchTimeout, when a server
-	// ends a watch; retryPause, how long a client waits before it tries again.
+	// requestTimeout is when a client gives up on an answer, and watchTimeout when a
+	// server ends a watch. retryPause is how long a client waits before it tries again.
 	requestTimeout = 10 * time.Second
 	watchTimeout   = time.Minute
 	retryPause     = 50 * time.Millisecond
@@ -69,7 +69,7 @@ type workload struct {
 	history *history
 	epoch   atomic.Int64
 	values  atomic.Int64
-	// gate is held by each client for a step; who locks it keeps all from the next one.
+	// gate is held by each client for a step. Locking it keeps all from the next one.
 	gate sync.RWMutex
 
 	mu sync.Mutex
@@ -77,7 +77,6 @@ type workload struct {
 	acknowledged map[uint64]string
 }
 
-// objectName is the name of one of the objects of an epoch.
 func objectName(epoch int64, i int) string { return fmt.Sprintf("epoch-%d-%d", epoch, i) }
 
 func newWorkload(configs []*rest.Config) (*workload, error) {

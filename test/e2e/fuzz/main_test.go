@@ -15,11 +15,11 @@ limitations under the License.
 */
 
 // Package fuzz sends mutated requests to a server, as a user who may do everything in one
-// namespace, and expects that the server is never to blame.
+// namespace. It expects that the server is never to blame.
 //
-// REQUESTS is how many, SEED makes them the same again, ONLY repeats a single one of them, and
-// CORPUS=write adds those that were answered like none before to testdata/corpus.jsonl, which
-// later ones are made from. "make fuzz-requests" sends a million.
+// REQUESTS is how many, SEED makes them the same again, and ONLY repeats a single one of them.
+// CORPUS=write adds those that were answered like none before to testdata/corpus.jsonl. Later
+// ones are made from these. "make fuzz-requests" sends a million.
 package fuzz
 
 import (

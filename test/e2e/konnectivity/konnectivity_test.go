@@ -97,7 +97,7 @@ func newCluster(t *testing.T, mode string) *cluster {
 	})
 	c.inward = newTunnel(t, c.ControlPlane, "inward", mode, c.control, inwardAgent)
 	c.outward = newTunnel(t, c.ControlPlane, "outward", mode, c.server, outwardAgent)
-	// Who goes by a tunnel does not end well without it.
+	// The server does not end well without its tunnel.
 	t.Cleanup(func() { require.NoError(t, c.APIServer.Stop()) })
 	c.KubeAPIServer.SetFlags(c.inward.egressFlag(t, mode+".yaml"))
 	c.APIServer.SetFlags(c.outward.egressFlag(t, "apiserver.yaml"))
@@ -252,8 +252,8 @@ func (c *cluster) testKubectl(t *testing.T) {
 	}
 }
 
-// testInwardRecovery takes the only way to the server away, and gives it back. What
-// watched goes on.
+// testInwardRecovery takes the only way to the server away, and gives it back.
+// Watches go on.
 func (c *cluster) testInwardRecovery(t *testing.T) {
 	informers := externalversions.NewSharedInformerFactory(c.client, 0)
 	known := informers.Restaurant().V1().Toppings()
@@ -322,7 +322,7 @@ func (c *cluster) testOutward(t *testing.T) {
 	t.Run("an agent that returns", c.testOutwardRecovery)
 }
 
-// testAudit is of who is told what the server does.
+// testAudit is of the webhook that gets audit events.
 func (c *cluster) testAudit(t *testing.T) {
 	events := c.collectEvents(t)
 	server := c.addServer(t, "audited", append(events.flags, c.outward.egressFlag(t, "apiserver.yaml")))
@@ -330,8 +330,8 @@ func (c *cluster) testAudit(t *testing.T) {
 	events.requireCalled(t)
 }
 
-// testProxyVariable is of a server with HTTPS_PROXY in its environment. Who heeds it
-// connects to that proxy by the selection; nobody is there.
+// testProxyVariable is of a server with HTTPS_PROXY in its environment. Calls that
+// heed it go to that proxy by the selection; nobody is there.
 func (c *cluster) testProxyVariable(t *testing.T) {
 	spans := c.collectSpans(t)
 	environment := []string{"HTTPS_PROXY=http://10.0.0.9:3128", "NO_PROXY=" + strings.TrimPrefix(c.KubeAPIServer.URL(), "https://")}
@@ -450,8 +450,7 @@ func (c *cluster) at(server *controlplane.Component) *rest.Config {
 	return config
 }
 
-// testReviews is of one whom kube-apiserver has to be asked about twice: who that is,
-// and what that may do.
+// testReviews is of a user that kube-apiserver has to authenticate and to authorize.
 func (c *cluster) testReviews(t *testing.T) {
 	kube := kubernetes.NewForConfigOrDie(c.RESTConfig())
 	_, err := kube.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}, metav1.CreateOptions{})
@@ -465,7 +464,7 @@ func (c *cluster) testReviews(t *testing.T) {
 	require.ErrorContains(t, err, `User "system:serviceaccount:default:stranger" cannot list resource "toppings"`)
 }
 
-// testControllers is of the lease by which the server is elected, and of informers.
+// testControllers is of the lease of the elected server, and of informers.
 func (c *cluster) testControllers(t *testing.T) {
 	pizzas := c.client.RestaurantV1().Pizzas("default")
 	_, err := pizzas.Create(t.Context(), pizza("priced", 1), metav1.CreateOptions{})

@@ -140,8 +140,8 @@ func answers(host *network.Host, path string) func(context.Context) error {
 	}
 }
 
-// egressFlag is for who goes by the tunnel as the sample says, without some of its
-// selections.
+// egressFlag is the flag that leads a server through the tunnel as the sample says,
+// without some of its selections.
 func (t *tunnel) egressFlag(test *testing.T, sample string, without ...string) string {
 	test.Helper()
 	config := t.readSample(test, sample)

@@ -86,7 +86,7 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 		require.Empty(t, cmp.Diff(object, there[name]), name)
 	}
 
-	// What happens at the server has to come back.
+	// Changes at the server have to come back.
 	require.NoError(t, c.createPizza(t, c.restaurant(), "created", nil))
 	_, err := c.pizzas().Patch(t.Context(), "changed", types.MergePatchType, []byte(`{"spec":{"replicas":7},"metadata":{"labels":{"changed":"since"}}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
@@ -96,7 +96,7 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 	require.NoError(t, err)
 	require.NoError(t, c.pizzas().Delete(t.Context(), "gone-owner", metav1.DeleteOptions{}))
 	controlplane.Eventually(t, func() error { return gone(inDefault.Get(t.Context(), "of-gone-owner", metav1.GetOptions{})) })
-	// What would be written by the other name of the copies would get lost.
+	// Writes by the other name of the copies would get lost.
 	if c.binary == "crd-apiserver" {
 		require.ErrorContains(t, c.writeByAlias(t, "owner"), "another server has the objects of "+restaurant.GroupName)
 	}
@@ -142,7 +142,7 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 	for _, name := range []string{"owner", "changed", "deleted", "deleted-since"} {
 		require.Equal(t, before["pizzas/default/"+name].GetUID(), c.everything(t)["pizzas/default/"+name].GetUID(), name)
 	}
-	// What nobody has changed is as it was, to the last field.
+	// An object that nobody has changed is as it was, to the last field.
 	require.Empty(t, cmp.Diff(there["pizzas/default/owner"], after["pizzas/default/owner"]))
 	require.NotContains(t, after, "pizzas/default/finalized-gone")
 	clients.requireWritten(t, after)
@@ -170,8 +170,8 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 	informer.require(t, c.everything(t))
 }
 
-// The way back that is killed in each of its phases goes on where it was, and one that is
-// aborted leaves the objects where they are.
+// The way back goes on where it was when it has been killed, in each of its phases. One
+// that is aborted leaves the objects where they are.
 func TestBackKilledAndAborted(t *testing.T) {
 	framework.Long(t, "it is killed in each phase")
 	t.Parallel()

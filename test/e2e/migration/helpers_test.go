@@ -62,7 +62,7 @@ type cluster struct {
 	raise []string
 	// dataDir is the server's.
 	dataDir string
-	// operator is the configuration of those who use the objects.
+	// operator is the configuration of the users of the objects.
 	operator *rest.Config
 }
 
@@ -142,7 +142,7 @@ func (c *cluster) createMenu(t *testing.T, name string) error {
 	return err
 }
 
-// kubeEtcd are the flags by which "migrate" reaches kube-apiserver's etcd.
+// kubeEtcd are the flags that lead "migrate" to kube-apiserver's etcd.
 func (c *cluster) kubeEtcd(t *testing.T) []string {
 	t.Helper()
 	issued, err := c.PKI.EtcdCA.Issue(controlplane.Certificate{User: "migrate"})
@@ -264,8 +264,8 @@ func (c *cluster) killIn(t *testing.T, line, command string, args ...string) {
 	_ = cmd.Wait()
 }
 
-// startUntil starts a command of "migrate", and returns it, with what else it says, when it says a line
-// that ends like this, such as a phase.
+// startUntil starts a command of "migrate", and waits for a line that ends like this, such as a phase.
+// It returns the command, and the rest of its output.
 func (c *cluster) startUntil(t *testing.T, line, command string, args ...string) (*exec.Cmd, io.Reader) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)

@@ -55,11 +55,11 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 // killsPerMove is how much is killed on each way at most.
 const killsPerMove = 3
 
-// A migration during which the tool, the server with its etcd, kube-apiserver or kube-apiserver's
-// etcd is killed, again and again and wherever it is, ends with an error or goes on, and when it is run
-// again, all objects are where they should be, as they were, and are owners of what they owned.
-// Clients write all the time, and no write is lost that was acknowledged. MIGRATION_KILLS=100 does
-// that more often than once, and MIGRATION_SEED repeats what has failed.
+// The tool, the server with its etcd, kube-apiserver or kube-apiserver's etcd is killed during a
+// migration, again and again and wherever it is. The migration ends with an error or goes on. When it
+// is run again, all objects are where they should be, as they were, and own what they owned. Clients
+// write all the time, and no write is lost that was acknowledged. MIGRATION_KILLS=100 does that more
+// often than once, and MIGRATION_SEED repeats what has failed.
 func TestKilledServers(t *testing.T) {
 	framework.Long(t, "everything is killed")
 	t.Parallel()

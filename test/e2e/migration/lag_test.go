@@ -45,8 +45,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// A second kube-apiserver learns of everything five seconds late: of the freeze, of its end, and of who
-// serves the group. No write is lost that it has acknowledged.
+// A second kube-apiserver learns of everything five seconds late: of the freeze, of its end, and of the
+// server of the group. No write is lost that it has acknowledged.
 func TestLaggingKubeAPIServer(t *testing.T) {
 	framework.Long(t, "there is a second kube-apiserver")
 	t.Parallel()
@@ -88,7 +88,7 @@ func TestLaggingKubeAPIServer(t *testing.T) {
 	got, err := strconv.Atoi(pizza.GetAnnotations()[counted])
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, got, acknowledged, "A write that was acknowledged is lost.")
-	t.Logf("%d writes were sent, of which the server has %d.", sent, got)
+	t.Logf("%d writes were sent; the server has %d of them.", sent, got)
 }
 
 // etcdProxy passes on what etcd says.

@@ -74,10 +74,10 @@ const manyDefinition = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResour
 
 var things = schema.GroupVersionResource{Group: manyGroup, Version: "v1", Resource: "things"}
 
-// MIGRATION_OBJECTS objects in five namespaces, with owners, dependents, finalizers, several
-// managers, and some in deletion, move to a server and back while clients write 50 times a second
-// and informers run. Nothing is lost, and nobody is told what has not happened. Which of the two
-// etcds is ahead at first makes no difference.
+// MIGRATION_OBJECTS objects in five namespaces move to a server and back. They have owners,
+// dependents, finalizers and several managers, and some are in deletion. Clients write 50 times a
+// second meanwhile, and informers run. Nothing is lost, and nobody is told what has not happened.
+// Which of the two etcds is ahead at first makes no difference.
 func TestManyObjects(t *testing.T) {
 	framework.Long(t, "many objects are moved")
 	for name, test := range map[string]struct{ serverAhead, byEtcd bool }{
@@ -185,7 +185,7 @@ func (c *manyCluster) template(t *testing.T, name string, finalized, deleted boo
 }
 
 // fill makes objects by writing copies of some into kube-apiserver's etcd, with names and UIDs of
-// their own: of ten, one is owned by the one before it, and two have finalizers; of a hundred, one
+// their own. Of ten, one is owned by the one before it, and two have finalizers. Of a hundred, one
 // is being deleted, and one owns a ConfigMap.
 func (c *manyCluster) fill(t *testing.T, objects int) {
 	t.Helper()

@@ -80,7 +80,7 @@ func TestKilledAndAborted(t *testing.T) {
 	require.Equal(t, 0, code, stderr)
 }
 
-// What refers to the objects goes on to do so.
+// References to the objects stay valid.
 func TestRun(t *testing.T) {
 	framework.Long(t, "TestThereAndBack is the short one")
 	t.Parallel()
@@ -130,7 +130,7 @@ func TestRun(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, inDefault.Delete(t.Context(), "owner", metav1.DeleteOptions{}))
 	controlplane.Eventually(t, func() error { return gone(c.pizzas().Get(t.Context(), "owned", metav1.GetOptions{})) })
-	// What was being deleted still is.
+	// The object that was being deleted still is.
 	_, err = c.pizzas().Patch(t.Context(), "deleted", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	require.NoError(t, gone(c.pizzas().Get(t.Context(), "deleted", metav1.GetOptions{})))

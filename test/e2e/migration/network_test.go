@@ -367,10 +367,10 @@ func TestLostAnswers(t *testing.T) {
 	informer.require(t, before)
 }
 
-// Whichever connection is cut for good, at whichever step, the migration can be aborted, or goes on if it
-// is run again, and clients can use the objects then. The same if only an answer of etcd is lost.
-// MIGRATION_CUTS=1000 does that at each step of both ways and not at a few, and MIGRATION_SEED repeats what
-// has failed.
+// Each connection is cut for good, at each step. The migration can be aborted, or goes on if it is run
+// again, and clients can use the objects then. The same holds if only an answer of etcd is lost.
+// MIGRATION_CUTS=1000 does that at each step of both ways and not at a few, and MIGRATION_SEED repeats a
+// failed run.
 func TestCutConnections(t *testing.T) {
 	framework.Long(t, "TestLostAnswers is the short one")
 	t.Parallel()

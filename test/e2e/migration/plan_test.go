@@ -177,7 +177,7 @@ func TestPlan(t *testing.T) {
 		require.Equal(t, 0, code, stderr)
 		before := c.everything(t)
 
-		// What clients write through a version that only the definition has is in kube-apiserver's etcd.
+		// Clients' writes through a version that only the definition has are in kube-apiserver's etcd.
 		patch := func(patch string) {
 			framework.Kubectl(t, c.ControlPlane, "patch", "customresourcedefinition", "pizzas."+restaurant.GroupName, "--type=json", "--patch="+patch)
 		}

@@ -38,8 +38,8 @@ import (
 // Debian's, with the package python3-kubernetes.
 const python = "/usr/bin/python3"
 
-// Python's client, which lists page by page and tries nothing again by itself, misses nothing on the way there
-// and back, nor when the server restarts.
+// Python's client lists page by page and retries nothing. It misses nothing on the way there and back, nor
+// when the server restarts.
 func TestPythonClient(t *testing.T) {
 	framework.Long(t, "objects move there and back")
 	if err := exec.CommandContext(t.Context(), python, "-c", "import kubernetes").Run(); err != nil {

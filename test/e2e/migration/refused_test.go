@@ -40,11 +40,11 @@ import (
 const (
 	definitions = "apiextensions.k8s.io/v1/customresourcedefinitions"
 	apiServices = "apiregistration.k8s.io/v1/apiservices"
-	// notTried allows what is only tried, as a migration does before it begins.
+	// notTried allows dry runs, such as those of a migration before it begins.
 	notTried = "request.dryRun || "
 )
 
-// block refuses updates for which an expression is false, and returns a function that ends that.
+// block refuses updates that make an expression false, and returns a function that ends that.
 func (c *cluster) block(t *testing.T, resource, allowed string) (unblock func()) {
 	t.Helper()
 	parts := strings.Split(resource, "/")
@@ -92,8 +92,8 @@ spec: {policyName: blocked, validationActions: [Deny]}
 	}
 }
 
-// Whatever refuses an update for good, a migration goes on or can be aborted in each of its phases, and
-// clients can use the objects then. Nothing is begun if it can be known before.
+// An update is refused for good. A migration goes on or can be aborted in each of its phases, and
+// clients can use the objects then. Nothing is begun if the refusal can be known before.
 func TestRefusedUpdates(t *testing.T) {
 	framework.Long(t, "each step of both ways is refused")
 	t.Parallel()
@@ -174,9 +174,8 @@ func TestRefusedUpdates(t *testing.T) {
 	same()
 }
 
-// What a step of a migration does is refused for good from the moment it is no longer only tried: to freeze
-// writes, to end that, to switch, and to undo that. From each phase the migration goes on or is undone in spite
-// of that.
+// Each step of a migration is refused for good once it is no longer a dry run: to freeze writes, to end that,
+// to switch, and to undo that. From each phase the migration goes on or is undone in spite of that.
 func TestRefusedSteps(t *testing.T) {
 	framework.Long(t, "TestRefusedFreeze of pkg/migrate is the short one")
 	t.Parallel()
@@ -303,8 +302,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// intruder is a user who may update menus, but neither their status nor what is not valid, and tries
-// to by the version that exists while objects move back.
+// intruder is a user who may update menus, but not their status, and not with invalid values. It
+// tries to by the version that exists while objects move back.
 type intruder struct {
 	stop func()
 

@@ -77,8 +77,8 @@ func auditSink(t *testing.T, answer http.HandlerFunc) (kubeconfig string) {
 	return kubeconfig
 }
 
-// What is recorded of a request is what the policy says, in the log and by the webhook,
-// and names the users that the request is by and for.
+// The log and the webhook record of a request what the policy says. They name the users
+// that it is by and for.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	received := make(chan auditv1.Event, 100)
@@ -115,7 +115,7 @@ func TestAudit(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, request.want, code, "%s %s", request.method, request.path)
 	}
-	require.NoError(t, server.Stop(), "What is to be sent is sent until then.")
+	require.NoError(t, server.Stop(), "All events are sent until then.")
 
 	type record struct {
 		Stage                   auditv1.Stage

@@ -68,7 +68,7 @@ func parseLog(t *testing.T, log []byte) []logLine {
 	return lines
 }
 
-// All that a server prints in its life is JSON, whoever prints it.
+// A server prints nothing but JSON in its life, its libraries included.
 func TestLogsInJSON(t *testing.T) {
 	framework.Long(t, "a server is started and stopped")
 	t.Parallel()

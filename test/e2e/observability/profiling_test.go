@@ -30,7 +30,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// What a server tells of itself it tells those only who are allowed the path.
+// A server tells about itself only to users that may read the path.
 func TestWhoMayLookInside(t *testing.T) {
 	t.Parallel()
 	server := cp.APIServer
@@ -66,7 +66,7 @@ func TestWhoMayLookInside(t *testing.T) {
 		"/statusz":                       {401, 403, 403, 200},
 		"/":                              {401, 403, 403, 200},
 		"/debug/api_priority_and_fairness/dump_priority_levels": {401, 403, 403, 200},
-		// The cluster lets everybody see this who is somebody.
+		// The cluster lets all authenticated users see this.
 		"/version": {401, 200, 200, 200},
 		// These have to be known before anybody is.
 		"/healthz": {200, 200, 200, 200},
@@ -109,7 +109,7 @@ func TestProfilingFlags(t *testing.T) {
 			require.Equal(t, want, code, path)
 		}
 	})
-	// Somebody who waits for another goroutine shows in a profile only if that is asked for.
+	// A goroutine that waits for another one shows in a profile only if that is asked for.
 	t.Run("of contention", func(t *testing.T) {
 		t.Parallel()
 		server := framework.NewServer(t, cp, framework.Flags("--contention-profiling=true"))
@@ -126,7 +126,7 @@ func TestProfilingFlags(t *testing.T) {
 	})
 }
 
-// How much is logged can be changed while the server runs, by who may.
+// An admin can change the verbosity while the server runs, and a stranger can't.
 func TestVerbosityIsChanged(t *testing.T) {
 	t.Parallel()
 	server := framework.NewServer(t, cp, framework.Flags())

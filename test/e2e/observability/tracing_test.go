@@ -205,7 +205,7 @@ func TestTraces(t *testing.T) {
 			return fmt.Errorf("there is no way from etcd through the server and kube-apiserver to the client in %v", spans)
 		})
 	})
-	t.Run("what admission reads from the server itself", func(t *testing.T) {
+	t.Run("admission's reads from the server itself", func(t *testing.T) {
 		const trace = "5bf92f3577b34da6a3ce929d0e0e4736"
 		require.Equal(t, http.StatusOK, sendTraced(t, admin, trace, "DELETE", toppings+"/basil", ""))
 		controlplane.Eventually(t, func() error {
@@ -219,7 +219,7 @@ func TestTraces(t *testing.T) {
 	})
 	// Nobody but administrators may decide what is sampled. The trace of anybody else
 	// begins a new one, and names the one that the client wants it to be part of.
-	t.Run("what it takes to authorize a user", func(t *testing.T) {
+	t.Run("the authorization of a user", func(t *testing.T) {
 		const wanted = "6bf92f3577b34da6a3ce929d0e0e4736"
 		require.Equal(t, http.StatusForbidden, sendTraced(t, framework.ConfigFor(t, cp, server, "stranger"), wanted, "GET", toppings, ""))
 		controlplane.Eventually(t, func() error {

@@ -50,7 +50,7 @@ func pizzaWith(name, topping string) *restaurantv1.Pizza {
 	return pizza
 }
 
-// Whoever answers, a topping and a pizza of a moment ago are known.
+// Each replica knows a topping and a pizza of a moment ago.
 func TestReplicasAgreeOnToppings(t *testing.T) {
 	framework.Long(t, "two replicas are started")
 	t.Parallel()
@@ -106,7 +106,6 @@ func TestPizzaOutlivesItsTopping(t *testing.T) {
 	require.NoError(t, pizzas.Delete(t.Context(), "orphan", metav1.DeleteOptions{}))
 }
 
-// What an operator turns off is off.
 func TestPluginsAreTurnedOff(t *testing.T) {
 	t.Parallel()
 	server := framework.NewServer(t, cp, framework.Flags("--disable-admission-plugins=PizzaToppings,ToppingInUse,NamespaceLifecycle"))

@@ -158,9 +158,8 @@ func TestRequestsDoNotWaitForEtcd(t *testing.T) {
 	}
 }
 
-// While kube-apiserver is unavailable, a server goes on for those of whom it knows for some
-// seconds more that they may, and refuses everybody else in a way that makes clients
-// try again.
+// While kube-apiserver is unavailable, a server knows for some seconds more what users may
+// do. It refuses all others in a way that makes clients try again.
 func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {
 	framework.Long(t, "kube-apiserver is restarted")
 	server := cp.APIServer

@@ -58,7 +58,7 @@ func TestVersion(t *testing.T) {
 	require.Regexp(t, `^apiserver version v\d+\.\d+\.\d+\S*\n$`, output)
 }
 
-// Whatever is wrong with the flags is said in one go, with the flags' names.
+// All errors in the flags are reported together, with the flags' names.
 func TestInvalidFlags(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -107,7 +107,7 @@ func answerOf(response *http.Response, err error) string {
 	return fmt.Sprintf("%d %s, Retry-After: %s", response.StatusCode, status.Message, response.Header.Get("Retry-After"))
 }
 
-// requireOneAtATime places two orders, of which the server must work on one only.
+// requireOneAtATime places two orders. The server must work on one only.
 func requireOneAtATime(t *testing.T, config *rest.Config, meanwhile func()) {
 	t.Helper()
 	first, second := placeOrder(t, config, "first"), placeOrder(t, config, "second")
@@ -125,7 +125,7 @@ func requireOneAtATime(t *testing.T, config *rest.Config, meanwhile func()) {
 	require.Equal(t, "201", <-first.answer)
 }
 
-// A server that may not read the cluster's priorities says so, and works on no more
+// A server that may not read the cluster's priorities says so. It works on no more
 // requests than its flags say, but for watches and streams.
 func TestLimitsWithoutPriorities(t *testing.T) {
 	framework.Long(t, "a server is started for each limit")
@@ -161,7 +161,7 @@ func TestLimitsWithoutPriorities(t *testing.T) {
 		waitForAnswer(t, reader, allowed) // Reading is counted for itself.
 	})
 
-	// What etcd does not answer is being worked on.
+	// A request that etcd does not answer is being worked on.
 	signal(t, etcd, syscall.SIGSTOP)
 	resume := func() { signal(t, etcd, syscall.SIGCONT) }
 	t.Cleanup(resume)
@@ -175,7 +175,7 @@ func TestLimitsWithoutPriorities(t *testing.T) {
 	require.Equal(t, "200", <-answers)
 }
 
-// Who stops in the middle of a body is not waited for longer than a request may take.
+// A server waits for the rest of a body no longer than a request may take.
 func TestBodyThatDoesNotCome(t *testing.T) {
 	framework.Long(t, "timeouts are waited for")
 	t.Parallel()
@@ -235,9 +235,9 @@ func hold(t *testing.T, config *rest.Config) {
 	require.NoError(t, err)
 }
 
-// The cluster's rules of priority and fairness hold for this server, too: who has one
-// seat is worked for once at a time, and nobody else is hindered. Watches and streams
-// keep no seat.
+// The cluster's rules of priority and fairness hold for this server, too: a user with
+// one seat is worked for once at a time, and nobody else is hindered. Watches and
+// streams keep no seat.
 func TestPrioritiesOfTheCluster(t *testing.T) {
 	framework.Long(t, "servers are started")
 	t.Parallel()
@@ -329,7 +329,7 @@ func mayList(t *testing.T, user string) bool {
 	return review.Status.Allowed
 }
 
-// What kube-apiserver has said of a user is remembered as long as flags say.
+// A server remembers kube-apiserver's decisions as long as flags say.
 func TestAuthorizationIsRemembered(t *testing.T) {
 	framework.Long(t, "decisions expire")
 	t.Parallel()
@@ -391,7 +391,7 @@ func TestAuthorizationIsRemembered(t *testing.T) {
 	}
 }
 
-// auditPolicy records who asks for pizzas, and what the answer is.
+// auditPolicy records the users of requests for pizzas, and the answers.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -403,8 +403,8 @@ rules:
   - level: None
 `
 
-// kube-apiserver is asked no more often than flags allow. Who would be asked about too late
-// is refused, and that is recorded as it was said.
+// kube-apiserver is asked no more often than flags allow. A request whose turn would come
+// too late is refused, and its answer is recorded.
 func TestAuthorizationIsLimited(t *testing.T) {
 	t.Parallel()
 	const burst = 3

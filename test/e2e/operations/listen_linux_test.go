@@ -30,8 +30,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// Whatever else listened would be a way around authentication, to the data above
-// all.
+// Any other listener would be a way around authentication, to the data above all.
 func TestNothingElseListens(t *testing.T) {
 	t.Parallel()
 	server := framework.NewServer(t, cp, framework.Flags())

@@ -38,8 +38,8 @@ import (
 )
 
 // With a kube-apiserver that does not know all configurations of admission, the
-// server enforces the others. It enforces all as soon as they are known, and what
-// is no longer known, no longer.
+// server enforces the others. It enforces all as soon as they are known, and none
+// that is no longer known.
 func TestOlderKubeAPIServer(t *testing.T) {
 	framework.Long(t, "it has a control plane of its own")
 	t.Parallel()

@@ -171,7 +171,7 @@ func TestAuthoritiesOverlap(t *testing.T) {
 }
 
 // The same, when it is the cluster that says so. A kube-apiserver of today would
-// not, but what one has published once stays.
+// not, but a ConfigMap that one has published once stays.
 func TestFrontProxyOfTheCluster(t *testing.T) {
 	framework.Long(t, "kube-apiserver is restarted")
 	t.Parallel()

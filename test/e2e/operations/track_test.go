@@ -45,7 +45,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// orderPizza creates a pizza at a server, of which none is baked.
+// orderPizza creates a pizza at a server. None of its replicas is baked.
 func orderPizza(t *testing.T, at *controlplane.Component, name string, replicas int32) {
 	t.Helper()
 	wanted := framework.Pizza(name)
@@ -158,7 +158,7 @@ func TestTrackWhileEtcdIsAway(t *testing.T) {
 	requireEnd(t, lines)
 }
 
-// A thousand users who follow one pizza, through kube-apiserver as users do, cost
+// A thousand users that follow one pizza, through kube-apiserver as users do, cost
 // what their connections cost: etcd does not notice them, and when they have left
 // nothing of them remains.
 func TestAThousandTracks(t *testing.T) {
@@ -270,7 +270,7 @@ func TestTrackAnOldPizza(t *testing.T) {
 	for range some {
 		bakeOne(t, server, "old")
 	}
-	// Who only looked now and then would have missed most of them.
+	// A client that only looked now and then would have missed most of them.
 	for baked := range some {
 		requireLine(t, lines, fmt.Sprintf("%d of 50 baked", baked+1))
 	}
@@ -295,8 +295,7 @@ func metric(t *testing.T, client *http.Client, at *controlplane.Component, name 
 	return 0
 }
 
-// memoryInUse is the bytes that a server can't give back. What its last garbage collection left
-// behind depends on when that was.
+// memoryInUse is the bytes that a server can't give back. It collects the garbage first.
 func memoryInUse(t *testing.T, client *http.Client, server *controlplane.Component) float64 {
 	t.Helper()
 	response, err := client.Get(server.URL() + "/debug/pprof/heap?gc=1")

@@ -100,7 +100,6 @@ func (s *server) run(dir string) func(context.Context, []string) error {
 	}
 }
 
-// start starts a control plane with the server.
 func (s *server) start(t *testing.T) *controlplane.ControlPlane {
 	t.Helper()
 	dir := t.TempDir()
@@ -228,7 +227,8 @@ capabilities: {tps: 100Mi, iops: 100}`,
 	}}
 }
 
-// TestServers finds in each server what testdata says. What only some runs find is marked there by "sometimes".
+// TestServers finds in each server what testdata says. Findings of only some runs are marked there by
+// "sometimes".
 func TestServers(t *testing.T) {
 	framework.Long(t, "the servers are not ours")
 	for _, server := range servers() {

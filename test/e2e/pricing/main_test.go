@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Package pricing tests the controller that keeps the status of pizzas, as users see
-// what it does, and what happens when the replica that runs it is lost.
+// it. It also tests the loss of the replica that runs it.
 package pricing
 
 import (
@@ -98,7 +98,7 @@ func setCost(t *testing.T, name, cost string) {
 	}))
 }
 
-// pizza creates a pizza with one of each topping, of which two are asked for.
+// pizza creates a pizza with two replicas, and one of each topping.
 func pizza(t *testing.T, ns, name string, toppings ...string) *restaurantv1.Pizza {
 	t.Helper()
 	pizza := &restaurantv1.Pizza{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: restaurantv1.PizzaSpec{Replicas: ptr.To[int32](2)}}

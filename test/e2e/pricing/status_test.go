@@ -58,7 +58,7 @@ func TestStatus(t *testing.T) {
 	require.NoError(t, has("Priced", metav1.ConditionTrue, "Priced", "All toppings have a price")(priced))
 	require.NoError(t, has("Ready", metav1.ConditionFalse, "Baking", "0 of 2 are baked")(priced))
 
-	// Whoever bakes counts.
+	// The baker counts the replicas.
 	priced.Status.Replicas = 2
 	_, err = restaurantClient().Pizzas(ns).UpdateStatus(t.Context(), priced, metav1.UpdateOptions{})
 	require.NoError(t, err)

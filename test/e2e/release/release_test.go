@@ -373,7 +373,7 @@ func TestReleaseRefusals(t *testing.T) {
 			}
 			cmd := exec.CommandContext(t.Context(), "hack/release.sh", test.version)
 			cmd.Dir = source
-			// What is not refused ends at once.
+			// A release that is not refused ends at once.
 			cmd.Env = append(os.Environ(), "PLATFORMS=none/none", "SIGNING_KEY="+test.key, "DIGESTS="+test.digests)
 			output, err := cmd.CombinedOutput()
 			require.Error(t, err)

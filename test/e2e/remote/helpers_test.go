@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package remote tests the ways to the API for those who are far from the cluster, and
-// the server's own way out of it.
+// Package remote tests the ways to the API for clients far from the cluster, and the
+// server's own way out of it.
 package remote
 
 import (

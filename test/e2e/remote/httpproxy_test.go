@@ -165,7 +165,8 @@ func TestHTTPProxy(t *testing.T) {
 	})
 }
 
-// runProxy starts tinyproxy, which connects to these ports only, for who has a password.
+// runProxy starts tinyproxy, which connects to these ports only, for clients with a
+// password.
 func runProxy(t *testing.T, cp *controlplane.ControlPlane, tinyproxy string, host *network.Host, ports ...int) *controlplane.Component {
 	t.Helper()
 	lines := []string{"Port 8888", "Listen " + host.Address(), "LogLevel Connect", "BasicAuth user secret"}

@@ -89,7 +89,7 @@ func TestKubectlProxy(t *testing.T) {
 	send(&status, pizzas+"/margherita", "--request", "DELETE")
 	require.Equal(t, metav1.StatusSuccess, status.Status)
 
-	// Who is not on this machine, or comes from a web page of somewhere else, is refused.
+	// A client that is not on this machine, or a web page of another host, is refused.
 	output, err := curl(pizzas, "--header", "Host: attacker.example.com").Output()
 	require.Error(t, err)
 	require.Equal(t, "Forbidden\n", string(output))

@@ -14,9 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package rollout tests that users do not notice when replicas are replaced, whether
-// kube-apiserver chooses a replica for each request, with --enable-aggregator-routing, or
-// something between them does for each connection, as kube-proxy and load balancers do.
+// Package rollout tests that users do not notice when replicas are replaced. With
+// --enable-aggregator-routing, kube-apiserver chooses a replica for each request. Without
+// it, something between them chooses one for each connection, as kube-proxy and load
+// balancers do.
 //
 // ROLLINGS=20 says how often all replicas are replaced, "make test-rollings" runs many.
 package rollout
@@ -294,7 +295,7 @@ func (b *balancer) connect(client net.Conn) {
 	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
 		copying.Go(func() {
 			_, _ = io.Copy(way[0], way[1])
-			// What was sent before is still delivered.
+			// Data that was sent before is still delivered.
 			if half, ok := way[0].(interface{ CloseWrite() error }); ok {
 				_ = half.CloseWrite()
 			}
@@ -321,8 +322,8 @@ func (b *balancer) setReady(i int, ready bool) {
 	b.unready[i] = !ready
 }
 
-// replace ends a replica and starts it again, as the kubelet would: what is to end is
-// no longer an endpoint, but learns of its end at the same time as everybody else.
+// replace ends a replica and starts it again, as the kubelet would. The replica is no
+// longer an endpoint, but learns of its end at the same time as everybody else.
 func (r *replicas) replace(t *testing.T, i int) {
 	t.Helper()
 	ended := make(chan error)
@@ -345,7 +346,7 @@ func (r *replicas) setReady(t *testing.T, i int, ready bool) {
 }
 
 // stall stops kube-apiserver and the servers for two thirds of the time, as on a machine whose
-// processors are not theirs, until the function that it returns is called.
+// processors are not theirs. The function that it returns ends that.
 func (r *replicas) stall() (end func()) {
 	const stopped, going, spread = 80 * time.Millisecond, 30 * time.Millisecond, 50 * time.Millisecond
 	processes := append([]*controlplane.Component{r.cp.KubeAPIServer}, r.servers...)
@@ -409,8 +410,8 @@ func startLoad(t *testing.T, config *rest.Config, retries int) *load {
 	var requests sync.WaitGroup
 	var next atomic.Int64
 	for range workers {
-		// Who waits for an answer sends nothing meanwhile, so that a slow machine is not
-		// given more than it can do.
+		// A client that waits for an answer sends nothing meanwhile, so that a slow
+		// machine is not given more than it can do.
 		requests.Go(func() {
 			ticker := time.NewTicker(workers * pause)
 			defer ticker.Stop()

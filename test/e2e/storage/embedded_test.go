@@ -48,7 +48,7 @@ func names(t *testing.T, server *controlplane.Component) sets.Set[string] {
 	return names
 }
 
-// What the server has said to be stored is there after it was killed at any moment.
+// Acknowledged writes are there after the server was killed at any moment.
 func TestDataSurvives(t *testing.T) {
 	t.Parallel()
 	server := framework.NewServer(t, cp, framework.Flags())
@@ -141,8 +141,8 @@ func TestSuccessorWaitsForTheDirectory(t *testing.T) {
 	require.Equal(t, sets.New("margherita"), names(t, second))
 }
 
-// A server whose database is full says so, still answers who reads, and recovers
-// in both ways that it names.
+// A server whose database is full says so, still answers reads, and recovers in
+// both ways that it names.
 func TestDatabaseIsFull(t *testing.T) {
 	framework.Long(t, "a database is filled")
 	t.Parallel()

@@ -118,7 +118,7 @@ func leaks(t *testing.T, dir, text string) []string {
 	return found
 }
 
-// What is to be encrypted is in etcd by its key only, and clients notice nothing.
+// Objects that are to be encrypted are in etcd in that form only, and clients notice nothing.
 func TestEncryptionAtRest(t *testing.T) {
 	t.Parallel()
 	const pizzas, toppings = "restaurant.programming-kubernetes.info/pizzas/default/secret", "restaurant.programming-kubernetes.info/toppings/tomato"
@@ -166,8 +166,8 @@ func TestEncryptionAtRest(t *testing.T) {
 	}
 }
 
-// Neither the files of the embedded etcd nor a snapshot hold what is encrypted. Who has
-// the key can use the snapshot; who has another one is told what is missing.
+// Neither the files of the embedded etcd nor a snapshot hold what is encrypted. A
+// server with the key can use the snapshot. One with another key says what is missing.
 func TestEncryptionOfTheEmbeddedEtcd(t *testing.T) {
 	framework.Long(t, "a server is restarted for each key")
 	t.Parallel()
@@ -207,7 +207,7 @@ func TestEncryptionOfTheEmbeddedEtcd(t *testing.T) {
 			"--encryption-provider-config, behind the first one: ", verb)
 		require.Equal(t, metav1.StatusReasonStoreReadError, apierrors.ReasonForError(err), verb)
 	}
-	// What can be read can be used.
+	// Resources without encryption can be used.
 	_, err = framework.ClientAt(t, cp, restored).RestaurantV1().Toppings().List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	code, body := framework.Get(t, cp, restored, "/livez")

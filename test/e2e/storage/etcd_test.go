@@ -32,8 +32,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// While etcd is unavailable, clients still learn what the server has, and get errors that
-// tell them to try again for all that is stored there.
+// While etcd is unavailable, clients still learn which resources the server has. Requests
+// for objects get errors that tell clients to try again.
 func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 	framework.Long(t, "timeouts are waited for")
 	storage, server := cp.Component("storage"), cp.APIServer
@@ -70,7 +70,7 @@ func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 	require.NoError(t, err, "%s", explained)
 	require.Contains(t, string(explained), "FIELD: toppings <[]PizzaTopping>")
 
-	// What was seen last is good enough for who says so.
+	// A client can ask for what was seen last.
 	cached, err := framework.ClientAt(t, cp, cp.KubeAPIServer).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
 	require.NoError(t, err)
 	require.Len(t, cached.Items, 1)
@@ -126,8 +126,8 @@ func TestServerStartsBeforeItsEtcd(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A kind can be given an etcd of its own. What plugins know about other kinds holds, but for what
-// happens at the same moment.
+// A kind can be given an etcd of its own. Plugins know about other kinds, but not of changes at
+// the same moment.
 func TestKindsInDifferentEtcds(t *testing.T) {
 	const prefix = "/different"
 	server := framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{Flags: []string{
@@ -171,8 +171,8 @@ func requireUsed(t *testing.T, client typed.RestaurantV1Interface) {
 	require.NoError(t, client.Toppings().Delete(t.Context(), "tomato", metav1.DeleteOptions{}))
 }
 
-// A backend without transactions of several keys stores the objects and nothing else, and what
-// plugins know about other kinds holds, but for what happens at the same moment.
+// A backend without transactions of several keys stores the objects and nothing else. Plugins
+// know about other kinds, but not of changes at the same moment.
 func TestWithoutTransactions(t *testing.T) {
 	const prefix = "/plain"
 	server := framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{Flags: []string{

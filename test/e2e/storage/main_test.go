@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	controlplane.Main(m, &cp, controlplane.Config{
 		APIServer: controlplane.ServerConfig{
 			Etcd: "storage",
-			// What cannot be answered is not to take a minute to say so.
+			// A request that cannot be answered is not to take a minute.
 			ComponentConfig: controlplane.ComponentConfig{Flags: []string{"--request-timeout=" + requestTimeout.String()}},
 		},
 		ControllerManager: controlplane.ComponentConfig{Off: true},

@@ -78,7 +78,7 @@ type release struct {
 }
 
 // A release has another storage version than the one before. Replicas of both run at once, in an
-// upgrade and on the way back, and who uses them does not notice.
+// upgrade and on the way back, and their users do not notice.
 func TestStorageVersionsOfTwoReleases(t *testing.T) {
 	framework.Long(t, "two releases are rolled out, one after the other")
 	t.Parallel()
@@ -173,7 +173,7 @@ type changes map[string][]string
 func (c changes) add(eventType watch.EventType, pizza *unstructured.Unstructured) {
 	revision := pizza.GetResourceVersion()
 	if eventType == watch.Deleted {
-		revision = "" // Who deletes it does not get to know it.
+		revision = "" // A client that deletes it does not get to know it.
 	}
 	c[pizza.GetName()] = append(c[pizza.GetName()], string(eventType)+revision)
 }

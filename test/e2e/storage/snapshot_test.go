@@ -83,7 +83,7 @@ func pizzasOf(t *testing.T, server *controlplane.Component) map[string]restauran
 	return pizzas
 }
 
-// What was acknowledged before a snapshot is in it, whatever is written meanwhile.
+// Writes that were acknowledged before a snapshot are in it, whatever is written meanwhile.
 func TestSnapshotUnderLoad(t *testing.T) {
 	t.Parallel()
 	// Controllers would change the objects that are compared.
@@ -250,7 +250,7 @@ func TestSnapshotWithoutAServer(t *testing.T) {
 	require.NoError(t, server.Start(t.Context()))
 }
 
-// What is piped is what a file has, with nothing else in it.
+// A pipe gets what a file has, and nothing else.
 func TestSnapshotThroughPipes(t *testing.T) {
 	t.Parallel()
 	server := framework.NewServer(t, cp, framework.Flags())
@@ -282,7 +282,7 @@ func TestSnapshotThroughPipes(t *testing.T) {
 	require.Equal(t, 0, code, stderr)
 	require.Regexp(t, `^pizzas\.restaurant\.programming-kubernetes\.info: \d+`+servable+`toppings\.restaurant\.programming-kubernetes\.info: \d+`+servable+path+` can be restored\n$`, verified)
 
-	// What no server could serve is found before it is needed.
+	// An object that no server could serve is found before it is needed.
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + framework.DataDir(copied) + "/etcd.sock"}, Logger: zap.NewNop()})
 	require.NoError(t, err)
 	const key = "/registry/restaurant.programming-kubernetes.info/pizzas/default/broken"

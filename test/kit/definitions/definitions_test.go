@@ -95,7 +95,7 @@ func TestDefinitions(t *testing.T) {
 }
 
 // modules are the definitions that one module each serves. Definitions that can't be served have
-// modules of their own, and so have versions of one definition, and groups that the kit can't tell
+// modules of their own. So have versions of one definition, and groups that the kit can't tell
 // apart by their first labels.
 func modules(definitions []*apiextensionsv1.CustomResourceDefinition, explanations []*explanation) (all [][]*apiextensionsv1.CustomResourceDefinition) {
 	together, labels, versions := map[string]int{}, map[string]string{}, map[string]int{}

@@ -66,7 +66,7 @@ func (all differences) sorted() []difference {
 }
 
 // explanation is why some differences have to be. Its parts are regular expressions for the whole
-// of a part of a difference; what it leaves out is anything.
+// of a part of a difference. A part that it leaves out may be anything.
 type explanation struct {
 	Definition, Path, Change, Verdict string
 	Reason                            string

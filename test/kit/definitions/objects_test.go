@@ -252,7 +252,7 @@ func (v *version) compareRequests(t *testing.T, all differences, schema *objects
 			all.add(difference{v.String(), trial.path, change, verdict.text}, verdict.example)
 		}
 	}
-	t.Logf("%s: %d objects, of which kube-apiserver accepts %d; about %d the servers agree", v, len(trials), accepted, alike)
+	t.Logf("%s: %d objects; kube-apiserver accepts %d of them; about %d the servers agree", v, len(trials), accepted, alike)
 	return valid
 }
 

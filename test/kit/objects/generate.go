@@ -112,7 +112,7 @@ func (g *Generator) chosen(schema *Schema) *Schema {
 	if len(schema.OneOf) > 0 {
 		one := &schema.OneOf[g.rand.IntN(len(schema.OneOf))]
 		demand(one)
-		// What only other alternatives require makes them true, too.
+		// Properties that only other alternatives require make them true, too.
 		for _, other := range schema.OneOf {
 			for _, name := range other.Required {
 				if !slices.Contains(made.Required, name) {

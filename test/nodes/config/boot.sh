@@ -41,6 +41,6 @@ mount --bind log /var/log
 
 trap exit TERM
 touch ready
-# Whoever loses its parent becomes a child of this process, which bash waits for, too.
+# A process that loses its parent becomes a child of this one, which bash waits for, too.
 sleep infinity &
 wait
