@@ -26,7 +26,7 @@ BIN := _output/bin
 LOCAL := _output/local
 REMOTE := _output/remote
 # Programs of Kubernetes that need not be built, such as those of setup-envtest, are taken
-# from the directory that the caller names by this variable; tests find all in BIN.
+# from the directory that the caller names by this variable. Tests find all in BIN.
 ifneq ($(CONTROLPLANE_BIN_DIR),$(CURDIR)/$(BIN))
 export PREBUILT_BIN_DIR := $(CONTROLPLANE_BIN_DIR)
 endif
@@ -55,7 +55,7 @@ KUBE_CONTROLLER_MANAGER_PORT ?= 26446
 build: ## Builds the servers and the webhook
 	@hack/build-binaries.sh apiserver crd-apiserver webhook
 
-# What the server can do without is built while it runs already.
+# Programs that the server can do without are built while it runs already.
 .PHONY: run
 run: $(BIN)/etcd $(BIN)/kube-apiserver ## Runs a control plane with the server until Ctrl-C
 	@hack/build-binaries.sh apiserver local
@@ -76,7 +76,7 @@ clean: ## Deletes the data of "make run" and "make run-remote"
 	@for dir in $(LOCAL) $(REMOTE); do \
 		if [ -e $${dir} ]; then hack/build-binaries.sh local && $(BIN)/local -dir=$${dir} -clean; fi; done
 
-# What has changed since the merge base with main, or since BASE.
+# Looks at all changes since the merge base with main, or since BASE.
 .PHONY: check
 check: ## Checks and tests what has changed, in two minutes, and says what else to run
 	@hack/check.sh
@@ -85,7 +85,7 @@ check: ## Checks and tests what has changed, in two minutes, and says what else 
 smoke: ## Runs the end-to-end test RUN=TestX against the control plane of "make run"
 	@CONTROLPLANE_ATTACH=$(CURDIR)/$(LOCAL) hack/smoke.sh $(RUN)
 
-# What fails does not keep the rest from running, but is in the exit code. Two at a time: the
+# A failure does not keep the rest from running, but is in the exit code. Two at a time: the
 # end-to-end tests often wait. Their binaries come first, or they would begin last.
 .PHONY: test
 test: export TESTRUN_FLAKES := $(CURDIR)/_output/flakes

@@ -108,7 +108,7 @@ func describe(rule rbacv1.PolicyRule) string {
 	return text
 }
 
-// documented are the rows of the table, each of which must have a reason.
+// documented returns the rows of the table. Each must have a reason.
 func documented(t *testing.T) (rows []permission) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/permissions.md")
@@ -162,7 +162,7 @@ var escalations = map[string]string{
 	"podtemplates": change, "replicationcontrollers": change, "deployments": change, "daemonsets": change, "statefulsets": change, "replicasets": change, "jobs": change, "cronjobs": change,
 	"nodes": change, "nodes/proxy": "get create", "services/proxy": "get create", "persistentvolumes": change,
 	"roles": change, "clusterroles": change, "rolebindings": change, "clusterrolebindings": change,
-	// Whose requests pass through, or which are granted without a question.
+	// These see all requests of others, or are granted without a review.
 	"apiservices": change, "customresourcedefinitions": change,
 	"mutatingwebhookconfigurations": change, "validatingwebhookconfigurations": change,
 	"mutatingadmissionpolicies": change, "mutatingadmissionpolicybindings": change,

@@ -52,7 +52,7 @@ build() {
 }
 
 # progress NAME condenses the output of "go build -v", which is a line for each
-# package and each downloaded module; what else it says is passed on.
+# package and each downloaded module. Other lines are passed on.
 progress() {
 	local line status downloaded="" modules=0 packages=0 told=0
 	while true; do

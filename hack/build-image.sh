@@ -19,7 +19,7 @@
 #
 #   hack/build-image.sh [NAME [FILE]]    by default apiserver and _output/image/NAME.tar
 #
-# BINARIES says for which architectures there are programs, and where: "amd64=DIR arm64=DIR". By
+# BINARIES lists the architectures that there are programs for, and where: "amd64=DIR arm64=DIR". By
 # default that is this machine's, in _output/bin. The image is called REGISTRY/NAME:VERSION.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -73,8 +73,8 @@ if ((${#packages[@]} > 0)); then
 	step 'boundaries'
 	hack/verify-boundaries.sh || status=1
 
-	# The packages under pkg/ and cmd/ whose code or tests import one that has changed. What
-	# is under test/ needs a control plane, and has been vetted.
+	# The packages under pkg/ and cmd/ whose code or tests import one that has changed.
+	# Packages under test/ need a control plane, and have been vetted.
 	tests=$(go list -f '{{.ImportPath}} {{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./cmd/... ./pkg/... ./hack/... |
 		awk -v changed="${imports[*]}" '
 			BEGIN { split(changed, list, " "); for (i in list) wanted[list[i]] = 1 }

@@ -14,8 +14,8 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 
-# Copies the smallest inputs that "go test -fuzz" has found for a target, and keeps in Go's
-# cache, to testdata, where they are test cases and what later runs begin with.
+# Copies the smallest inputs that "go test -fuzz" has found for a target from Go's cache to
+# testdata. There they are test cases, and later runs begin with them.
 #
 #   hack/keep-corpus.sh ./pkg/bodycost FuzzQuantity
 

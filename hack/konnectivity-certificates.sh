@@ -20,7 +20,7 @@
 #
 #   hack/konnectivity-certificates.sh DIR HOST...
 #
-# Each HOST is a name or an address by which agents or clients reach the proxy server.
+# Each HOST is a name or an address of the proxy server that agents or clients use.
 
 working_directory=${PWD}
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -56,7 +56,7 @@ issue() {
 	shift
 	output=$(openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc \
 		-subj "/CN=konnectivity-${name}" -keyout "${name}.key" -out "${name}.crt" "$@" 2>&1) ||
-		fail "openssl could not make ${dir}/${name}.crt, for which it has to be version 3 or later, and is $(openssl version): ${output}"
+		fail "openssl could not make ${dir}/${name}.crt: that needs version 3 or later, and this is $(openssl version): ${output}"
 }
 
 if [[ ! -e ca.key ]]; then

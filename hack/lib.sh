@@ -13,7 +13,7 @@
 # limitations under the License.
 
 # shellcheck shell=bash
-# What the scripts in this directory have in common. Sourcing it turns on strict
+# The parts that the scripts in this directory share. Sourcing it turns on strict
 # mode and changes to the repository's root.
 
 set -o errexit -o nounset -o pipefail

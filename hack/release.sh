@@ -121,8 +121,8 @@ install crd-apiserver-standalone crd-apiserver crd-apiserver/overlays/standalone
 install crd-apiserver-ha crd-apiserver crd-apiserver/overlays/ha
 install crd-apiserver-external-etcd crd-apiserver crd-apiserver/overlays/external-etcd
 
-# What has to be copied into a registry of a closed network: also for components, which are in
-# none of these files. Without digests, which programs that copy do not take beside a tag.
+# Images that have to be copied into a registry of a closed network: also for components, which are
+# in none of these files. Without digests, which programs that copy do not take beside a tag.
 {
 	sed -n 's/^ *image: \([^@]*\).*/\1/p' "${out}"/install-*.yaml
 	sed -n 's/^ *image: \(.*\/.*\)/\1/p' artifacts/deploy/components/*/*.yaml

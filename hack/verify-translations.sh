@@ -15,7 +15,7 @@
 # limitations under the License.
 
 # Each document in docs/zh has the headings, paragraphs, lists, tables and links of its source, and
-# the same code. Whoever changes that in a source changes the translation, too.
+# the same code. A change of these in a source needs the same change in the translation.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// What a Grafana with a Prometheus data source asks for, and what it makes of the answers.
+// The requests of a Grafana with a Prometheus data source, and its use of the answers.
 
 import {
   createDataFrame,
@@ -127,7 +127,7 @@ export async function query(
               name: 'Value',
               type: FieldType.number,
               labels: metric,
-              // What Grafana's panels are drawn with unless the dashboard says otherwise.
+              // The defaults of Grafana's panels, unless the dashboard says otherwise.
               config: {
                 color: { mode: FieldColorModeId.PaletteClassic },
                 custom: { lineWidth: 1, pointSize: 5 },

@@ -72,7 +72,7 @@ for (const panel of faults.length === 0 ? dashboard.panels : []) {
 }
 
 if (faults.length === 0) {
-  // In two, each of which fits on a screen when it is scaled down.
+  // In two parts that fit on a screen when they are scaled down.
   const rows = [...new Set(dashboard.panels.map(({ gridPos }) => gridPos.y))].sort((a, b) => a - b);
   const middle = rows[Math.ceil(rows.length / 2)];
   const { y } = await panelOf(dashboard.panels.find(({ gridPos }) => gridPos.y === middle)).boundingBox();

@@ -18,7 +18,7 @@ KUBERNETES_BINARIES := etcd kube-apiserver kube-controller-manager kube-schedule
 KONNECTIVITY_BINARIES := proxy-server proxy-agent
 NODE_BINARIES := etcdctl kubelet kube-proxy coredns pause rclone versitygw
 
-# Under the names by which kubectl finds them.
+# kubectl finds them by these names.
 .PHONY: plugins
 plugins: ## Builds the plugins of kubectl, and the kit
 	@hack/build-binaries.sh apiserver crd-apiserver conformance kubectl-apiservices kit

@@ -69,8 +69,8 @@ SEED ?= $(shell date +%s)
 fuzz-requests: binaries ## Sends REQUESTS=1000000 mutated requests to a server, and keeps those that are answered like none before: SEED
 	REQUESTS=$(REQUESTS) SEED=$(SEED) CORPUS=write go test -vet=off -count=1 -v -timeout=12h -run=TestRequests ./test/e2e/fuzz
 
-# Go fuzzes one function of one package at a time. What it finds is kept in testdata, with some
-# inputs to begin with, and is a test case of "make test-unit" from then on. To make each new input
+# Go fuzzes one function of one package at a time. Its findings are kept in testdata, with some
+# inputs to begin with, and are test cases of "make test-unit" from then on. To make each new input
 # as small as it can be, up to a minute for each, would take most of the time.
 FUZZ_TIME ?= 5m
 
@@ -84,7 +84,7 @@ fuzz: ## Looks for bodies that cost more than their bounds, or that the server f
 	done
 
 # All rounds of a package run at once: each is the load of the others.
-# Without the race detector, which "make test" has: what is looked for here depends on time.
+# Without the race detector, which "make test" has: the faults to find here depend on time.
 ROUNDS ?= 20
 E2E_ROUNDS ?= 5
 STRESS = -p=1 -count=1 -timeout=0 -exec='$(CURDIR)/$(BIN)/stress -timeout=60m

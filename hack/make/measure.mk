@@ -14,7 +14,7 @@
 
 ##@ Measure
 
-# On a machine that does nothing else. What is measured beside others takes half an hour.
+# On a machine that does nothing else. The measurements beside other servers take half an hour.
 BENCH_OUT ?= docs/benchmarks/$(shell date -u +%F).json
 
 .PHONY: bench

@@ -15,8 +15,8 @@
 ##@ Test
 
 # The race detector covers all code that runs inside the test's own process.
-# What ./test starts are processes built without it; their packages are always
-# run, as Go's cache does not know which binaries they used, and three at a time:
+# The processes that ./test starts are built without it. Its packages are always
+# run, as Go's cache does not know which binaries they used. They run three at a time:
 # each has its own control plane, and often waits for it. The longest comes first.
 UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./artifacts ./test/upstream | grep --invert-match /pkg/generated/)
 E2E_PACKAGES = ./test/kit $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|alerts|dashboard|kit|nodes(/.*)?|e2e/attacks)$$')
@@ -103,7 +103,7 @@ test-etcd: binaries $(BIN)/etcd-3.5 $(BIN)/etcd-3.6 ## Runs the tests of the sto
 	done
 
 OVERLAYS ?= standalone|sizes|ha|external-etcd|helm|crd-apiserver|types
-# What only one overlay is tested with takes minutes to build.
+# Programs for the tests of only one overlay take minutes to build.
 MONITORING = $(if $(findstring ha,$(OVERLAYS)),prometheus prometheus-operator prometheus-config-reloader)
 METRICS = $(if $(findstring external-etcd,$(OVERLAYS)),metrics-server)
 

@@ -40,7 +40,7 @@ func main() {
 	flag.StringVar(&parameters.Platforms, "platforms", "", "Platforms of the binaries, separated by spaces.")
 	flag.StringVar(&parameters.Digests, "digests", "", "Digests of other projects' images, separated by spaces.")
 	commit := flag.String("commit", "", "Commit of the sources.")
-	builder := flag.String("builder", source+"/hack/release.sh", "URI of who runs the build.")
+	builder := flag.String("builder", source+"/hack/release.sh", "URI of the builder.")
 	flag.Parse()
 	if err := run(os.Stdout, parameters, *commit, *builder, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, err)

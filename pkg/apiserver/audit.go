@@ -92,7 +92,7 @@ func (b auditBackend) ProcessEvents(events ...*auditinternal.Event) bool {
 	return b.Backend.ProcessEvents(events...)
 }
 
-// validPatch returns a patch as JSON. The library takes all YAML that begins with a brace for JSON. An event that has
+// validPatch returns a patch as JSON. The library takes all YAML for JSON that begins with a brace. An event with
 // such a patch can't be encoded, and is lost with all others of its batch.
 // Upstream fault 86.
 func validPatch(patch *runtime.Unknown) *runtime.Unknown {

@@ -244,7 +244,7 @@ func (o CompletedOptions) applyTo(ctx context.Context, config *Config, ready req
 		return err
 	}
 	authentication.AwaitClientCAs(generic.SecureServing, ready.ClientCAs)
-	if err := o.Authorization.ApplyTo(generic, ready.Authorization, o.Bounds, filters.NoteUndecided); err != nil {
+	if err := o.Authorization.ApplyTo(generic, ready.Authorization, o.Bounds, filters.RetryableDenial); err != nil {
 		return err
 	}
 	if err := o.applyAudit(generic); err != nil {
@@ -359,27 +359,27 @@ func (c *Config) newRuntimes() (initializers []genericadmission.PluginInitialize
 // the handlers in the order of a request, with their purposes.
 func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
 	codecs, longRunning := config.Serializer, config.LongRunningFunc
-	handler = c.storage.WithReferences(handler)
-	handler = filters.WithCurrentOpenAPI(handler)                                                                   // Redirects do not pass kube-apiserver.
-	handler = c.streams.WithShutdown(handler, config)                                                               // The library does not end WebSockets.
-	handler = filters.WithoutProtobuf(handler, c.withoutMessages)                                                   // The library would answer 406 after a write.
-	handler = filters.WithBodyBounds(handler, codecs, longRunning, c.Bounds, c.watches, config.MaxRequestBodyBytes) // Behind authorization: only writers send bodies.
-	handler = limits.WithClientsThatWait(handler)                                                                   // Ends the count of WithInFlightLimit.
-	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
+	handler = c.storage.WithReferences(handler)                                                                                    // Only the API stores objects.
+	handler = filters.WithCurrentOpenAPI(handler)                                                                                  // Redirects do not pass kube-apiserver.
+	handler = c.streams.WithShutdown(handler, config)                                                                              // The library does not end WebSockets.
+	handler = filters.WithoutProtobuf(handler, c.withoutMessages)                                                                  // The library would answer 406 after a write.
+	handler = filters.WithBodyBounds(handler, codecs, longRunning, c.Bounds, c.watches, config.MaxRequestBodyBytes)                // Behind authorization: only writers send bodies.
+	handler = limits.WithClientsThatWait(handler)                                                                                  // Ends the count of WithInFlightLimit.
+	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)                                                           // Authenticates and authorizes for the handlers above.
 	handler = limits.WithInFlightLimit(handler, codecs, config.RequestInfoResolver, longRunning, c.forwardedFor(config), c.Bounds) // Outside the library, which forgets reset streams.
 	handler = filters.WithRetryableErrors(handler, codecs)                                                                         // Rewrites refusals of the handlers inside.
 	handler = filters.WithDirectClients(handler, codecs, c.frontProxy.Sends)                                                       // Before the library reviews impersonation.
 	handler = transport.WithKnownCertificates(handler, config.SecureServing.ClientCA)                                              // Before the library verifies them.
 	handler = filters.WithRequestBounds(handler, codecs, c.Bounds)                                                                 // Before authentication.
 	handler = limits.WithResponseDeadlines(handler, c.Bounds)                                                                      // Also for refusals by all of these.
-	handler = filters.WithBodyDeadline(handler, config.RequestTimeout)
-	handler = c.drain.Handler(handler)
-	handler = cluster.WithServerHeader(handler, c.Name)
+	handler = filters.WithBodyDeadline(handler, config.RequestTimeout)                                                             // Before anything reads the body.
+	handler = c.drain.Handler(handler)                                                                                             // Counts all requests of a connection.
+	handler = cluster.WithServerHeader(handler, c.Name)                                                                            // Also on refusals.
 	return handler
 }
 
-// forwardedFor returns the user for whom the front proxy has sent a request. What the server sends to itself counts as
-// the cluster's.
+// forwardedFor returns the user that the front proxy names in a request. Requests of the server to itself count as the
+// cluster's.
 func (c *Config) forwardedFor(config *genericapiserver.Config) func(*http.Request) (string, bool) {
 	loopback := []byte("Bearer " + config.LoopbackClientConfig.BearerToken)
 	return func(req *http.Request) (string, bool) {

@@ -24,8 +24,8 @@ limitations under the License.
 //	err = server.Run(ctx)                  // serves until the context ends, stops etcd
 //
 // The steps are in options.go and flags.go, complete.go, validation.go, requirements.go with
-// config.go, and server.go. The package server in pkg/cmd makes a command of them, which
-// also configures what belongs to a process rather than to a server, such as its log.
+// config.go, and server.go. The package server in pkg/cmd makes a command of them. That
+// also configures the parts of a process, such as its log.
 //
 // The package knows no group in particular.
 //
@@ -47,7 +47,7 @@ limitations under the License.
 //     impersonation, priority and fairness, authorization.
 //   - WithClientsThatWait begins no work on a request whose client has left.
 //   - WithBodyBounds reads the body of a client that may write, and refuses one that costs too much.
-//   - WithoutProtobuf has objects without protobuf messages sent as JSON.
+//   - WithoutProtobuf makes the library send objects without protobuf messages as JSON.
 //   - WithShutdown ends streams when the server stops.
 //   - WithCurrentOpenAPI serves the OpenAPI documents of the server's own groups.
 //   - WithReferences lets admission add conditions to the transaction that stores the object.

@@ -177,7 +177,7 @@ func applyChecks() []Check {
 		},
 	}, {
 		ID: "apply/versions-conflict", Source: serverSideApply + "#conflicts", Unless: oneVersion,
-		Rule: "What a manager has applied in a version is a conflict in each other version, too.",
+		Rule: "A field that a manager has applied in a version is a conflict in each other version, too.",
 		Run: func(p *Probe) {
 			p.Create("versions-conflict")
 			p.Object(p.Apply("alice", p.partial("versions-conflict", map[string]string{"x": "1"})), http.StatusOK)

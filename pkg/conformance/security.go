@@ -209,7 +209,7 @@ func securityChecks() []Check {
 		},
 	}, {
 		ID: "security/direct-paths", Source: "https://kubernetes.io/docs/reference/access-authn-authz/rbac/#discovery-roles", Needs: []string{"create"},
-		Rule: "What a server tells about itself needs a permission.",
+		Rule: "Reading what a server tells about itself needs a permission.",
 		Run: func(p *Probe) {
 			door := p.directly()
 			for _, who := range [][]Option{nil, p.account("monitor").as} {

@@ -211,7 +211,7 @@ func verbChecks() []Check {
 		},
 	}, {
 		ID: "verbs/deletecollection", Source: conventions + "#verbs-on-resources", Needs: []string{"create", "get", "list", "deletecollection"},
-		Rule: "A collection is deleted by a selector. What does not match stays.",
+		Rule: "A collection is deleted by a selector. Other objects stay.",
 		Run: func(p *Probe) {
 			kept, name := p.Create("kept", labeled("kept", "true")), p.Create("a").GetName()
 			p.Decode(p.Do(http.MethodDelete, p.Collection(), nil, p.Selector("!kept")), http.StatusOK, nil)

@@ -368,7 +368,7 @@ func fieldChecks() []Check {
 		},
 	}, {
 		ID: "writes/defaulting", Source: conventions + "#defaulting", Needs: []string{"create"},
-		Rule: "What has a default is never without a value: null stands for the default as well.",
+		Rule: "A field with a default is never without a value: null stands for the default as well.",
 		Run: func(p *Probe) {
 			sent := content(p.New("a"))
 			want := nulled(sent, content(p.Create("a"))).(map[string]any)

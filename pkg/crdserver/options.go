@@ -58,7 +58,7 @@ func (o *Options) Base() *apiserver.Base {
 		Groups:      func() []string { return o.Groups },
 		Reads:       []schema.GroupResource{definitionResource()},
 		ReadsFix:    "bind a ClusterRole to its user that allows get, list and watch, since they define what it serves",
-		Permissions: mayRegister(),
+		Permissions: registerPermissions(),
 		New:         o.newServer,
 		Stores:      o.stores,
 	}
@@ -68,7 +68,7 @@ func (o *Options) Base() *apiserver.Base {
 func (o *Options) AddFlags(sections *cliflag.NamedFlagSets) {
 	flags := sections.FlagSet("custom resources")
 	flags.StringSliceVar(&o.Groups, "groups", o.Groups, ""+
-		"API groups to serve, such as argoproj.io. What they consist of is read from the cluster's CustomResourceDefinitions.")
+		"API groups to serve, such as argoproj.io. The cluster's CustomResourceDefinitions define their kinds.")
 	flags.BoolVar(&o.PurgeDeleted, "purge-deleted", o.PurgeDeleted, ""+
 		"Delete the objects of a CustomResourceDefinition that is deleted, as kube-apiserver does. Otherwise they stay, and are served by the last definition until all of them have been deleted.")
 }
@@ -90,9 +90,9 @@ func (o *Options) Validate() []error {
 	return errs
 }
 
-// mayRegister returns the permissions to register new versions of a definition, and to
+// registerPermissions returns the permissions to register new versions of a definition, and to
 // announce their kinds.
-func mayRegister() (permissions []cluster.Permission) {
+func registerPermissions() (permissions []cluster.Permission) {
 	for _, verb := range []string{"get", "list", "create", "patch", "delete"} {
 		permissions = append(permissions, cluster.Permission{
 			Verb: verb, Resource: schema.GroupResource{Group: apiregistrationv1.GroupName, Resource: "apiservices"}, Optional: true,

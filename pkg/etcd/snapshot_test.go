@@ -218,7 +218,7 @@ func TestLaterThanAll(t *testing.T) {
 	}
 }
 
-// TestBadSnapshots gives each to all who read snapshots.
+// TestBadSnapshots gives each to all readers of snapshots.
 func TestBadSnapshots(t *testing.T) {
 	path, _ := saved(t)
 	good, err := os.ReadFile(path)

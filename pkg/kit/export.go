@@ -38,7 +38,7 @@ func ExportCRD(ctx context.Context, target Target, out, notes io.Writer) (err er
 		return err
 	}
 	output := m.file("_output")
-	if err := os.MkdirAll(output, 0o755); err != nil { //nolint:gosec // G301: what is built is for everybody.
+	if err := os.MkdirAll(output, 0o755); err != nil { //nolint:gosec // G301: builds are for everybody.
 		return err
 	}
 	temporary, err := os.MkdirTemp(output, "export-")

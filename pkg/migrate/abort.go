@@ -163,13 +163,13 @@ func (s *session) raiseAgain(ctx context.Context) error {
 }
 
 // restore changes definitions back to what they were before the switch, but for the annotation. If
-// touched is set, kube-apiserver ends its watches, and clients list again.
-func (s *session) restore(ctx context.Context, touched bool, annotation string) error {
+// endWatches is set, kube-apiserver ends its watches, and clients list again.
+func (s *session) restore(ctx context.Context, endWatches bool, annotation string) error {
 	return s.changeDefinitions(ctx, "restoring", func(_ definition, definition *unstructured.Unstructured, versions []any) []any {
 		if s.config.Defined {
 			setCopyAnnotation(definition, annotation)
 		}
-		touchVersions(versions, touched)
+		touchVersions(versions, endWatches)
 		return versions
 	})
 }

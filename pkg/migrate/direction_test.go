@@ -91,7 +91,7 @@ func TestAPIServicesChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// What some versions lead to and others do not is not moved back: clients may have written in both places.
+// A group is not moved back if only some versions lead to the server: clients may have written in both places.
 func TestPartlyRegistered(t *testing.T) {
 	scene := usualScene()
 	scene.etcd = map[string]string{}

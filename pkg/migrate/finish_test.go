@@ -56,7 +56,7 @@ func TestFinishServed(t *testing.T) {
 	}{
 		"all versions":                    {served, false, "", both, ""},
 		"of an older release":             {older, false, "", both, ""},
-		"to whom definitions matter":      {State{Phase: Moved}, true, "", both, ""},
+		"a server that needs definitions": {State{Phase: Moved}, true, "", both, ""},
 		"a Service that was named":        {served, false, "server", both, ""},
 		"kube-apiserver, after they were": {returned, false, "", nil, ""},
 		"a version is gone": {served, false, "", both[:1],

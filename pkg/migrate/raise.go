@@ -176,7 +176,7 @@ func (m *Migration) deleteConfigMaps(ctx context.Context) error {
 // process has come that far already.
 func (s *session) beginHistory(ctx context.Context) (done bool, err error) {
 	goal, err := s.kubeRevision(ctx)
-	if err != nil || goal < s.begun {
+	if err != nil || goal < s.historyStart {
 		return true, err
 	}
 	if err := s.raiseAbove(ctx, s.serverCounter(), goal); err != nil {
@@ -189,7 +189,7 @@ func (s *session) beginHistory(ctx context.Context) (done bool, err error) {
 	if _, err := s.write(ctx, clientv3.OpPut(s.config.HistoryKey, strconv.FormatInt(now, 10))); err != nil {
 		return false, err
 	}
-	s.begun = now
+	s.historyStart = now
 	// Lists must not go on from before either.
 	if _, err := s.config.Etcd.Compact(ctx, now); err != nil && !isCompacted(err) {
 		return false, fmt.Errorf("compacting the server's etcd: %w", err)

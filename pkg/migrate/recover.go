@@ -157,7 +157,7 @@ func (m *Migration) checkMayRecover(ctx context.Context, phase Phase) error {
 			consequence = "so that changes of its definitions may have no effect"
 		}
 		return &refusal{
-			fmt.Sprintf("a migration of %s has ended in the phase %s, %s, and this server is no cluster administrator, who could end that", m.config.Group, phase, consequence),
+			fmt.Sprintf("a migration of %s has ended in the phase %s, %s, and this server is no cluster administrator, so it can't end that", m.config.Group, phase, consequence),
 			"run the same command of \"migrate\" again, or \"migrate abort\", or bind the ClusterRole cluster-admin to the server's user until the objects have moved",
 		}
 	}

@@ -47,9 +47,9 @@ func TestRecover(t *testing.T) {
 		none    clientv3.LeaseID = 0
 		expired clientv3.LeaseID = 1
 		gone    Phase            = "none"
-		denied                   = "a migration of example.com has ended in the phase Freezing, in which clients can't write, and this server is no cluster administrator, who could end that: " +
+		denied                   = "a migration of example.com has ended in the phase Freezing, in which clients can't write, and this server is no cluster administrator, so it can't end that: " +
 			"run the same command of \"migrate\" again, or \"migrate abort\", or bind the ClusterRole cluster-admin to the server's user until the objects have moved"
-		unchanged = "a migration of example.com has ended in the phase Copying, so that changes of its definitions may have no effect, and this server is no cluster administrator, who could end that: " +
+		unchanged = "a migration of example.com has ended in the phase Copying, so that changes of its definitions may have no effect, and this server is no cluster administrator, so it can't end that: " +
 			"run the same command of \"migrate\" again, or \"migrate abort\", or bind the ClusterRole cluster-admin to the server's user until the objects have moved"
 	)
 	for name, test := range map[string]struct {

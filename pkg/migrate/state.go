@@ -128,8 +128,8 @@ type session struct {
 	frozen bool
 	// held is when this process has made kube-apiserver hold writes.
 	held time.Time
-	// begun is the revision of the server's etcd where this process has made the history begin.
-	begun int64
+	// historyStart is the revision of the server's etcd where this process has made the history begin.
+	historyStart int64
 }
 
 // Status returns the state, or ErrNone.

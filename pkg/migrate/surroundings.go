@@ -192,7 +192,7 @@ func (m *Migration) matches(rules []admissionregistrationv1.RuleWithOperations, 
 func (p *plan) checkWatches(ctx context.Context, _ []definition) error {
 	data, err := p.metrics(ctx)
 	if err != nil {
-		p.notice(Unread, "", "who watches the objects can't be read from the metrics of kube-apiserver: %v", err)
+		p.notice(Unread, "", "the watches of the objects can't be read from the metrics of kube-apiserver: %v", err)
 		return nil
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)

@@ -139,7 +139,7 @@ func TestConvertRefused(t *testing.T) {
 			require.Equal(t, "Failure", review.Response.Result.Status)
 			require.True(t, strings.HasPrefix(review.Response.Result.Message, test.want), review.Response.Result.Message)
 			require.EqualValues(t, "u-1", review.Response.UID)
-			require.Empty(t, review.Response.ConvertedObjects, "Some were converted, of which all or none should be.")
+			require.Empty(t, review.Response.ConvertedObjects, "Some were converted; all or none should be.")
 		})
 	}
 }

@@ -118,7 +118,7 @@ func withFarewell(ctx context.Context, next http.Handler) http.Handler {
 	})
 }
 
-// withTimeout ends requests, also those of clients who send or read slowly.
+// withTimeout ends requests, also those of clients that send or read slowly.
 // Upstream fault 10.
 func withTimeout(next http.Handler, timeout time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -98,7 +98,7 @@
 {{- end }}
 {{- end }}
 
-{{- /* What the values say of the server's Deployment. */}}
+{{- /* The values of the server's Deployment. */}}
 {{- define "replicas" }}
 {{- $values := .root.Values }}
 {{- $deployment := .deployment }}
@@ -199,7 +199,7 @@
 {{- end }}
 {{- end }}
 
-{{- /* What the values say of any pod. */}}
+{{- /* The values of any pod. */}}
 {{- define "pod" }}
 {{- $values := .root.Values }}
 {{- $pod := .template.spec }}

@@ -1,4 +1,4 @@
-// What makes Prometheus read ServiceMonitors and PrometheusRules, for "make test-nodes".
+// The operator makes Prometheus read ServiceMonitors and PrometheusRules, for "make test-nodes".
 module restaurant.programming-kubernetes.info/apiserver/hack/tools/prometheus-operator
 
 go 1.26.5

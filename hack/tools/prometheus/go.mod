@@ -1,4 +1,4 @@
-// What scrapes the servers and evaluates the alerts in tests, and tests rules.
+// Prometheus scrapes the servers and evaluates the alerts in tests, and promtool tests rules.
 module restaurant.programming-kubernetes.info/apiserver/hack/tools/prometheus
 
 go 1.26.5

@@ -1,4 +1,4 @@
-// What repeats tests beside each other, for "make stress".
+// stress repeats tests beside each other, for "make stress".
 module restaurant.programming-kubernetes.info/apiserver/hack/tools/stress
 
 go 1.26.0

@@ -110,7 +110,7 @@ func (f *FrontProxy) AuthenticateRequest(req *http.Request) (*authenticator.Resp
 
 func (f *FrontProxy) namesUser(req *http.Request) bool { return f.user(req) != "" }
 
-// user is the user that the headers name, whoever has sent them.
+// user is the user that the headers name, from any client.
 func (f *FrontProxy) user(req *http.Request) string {
 	for _, name := range f.config.UsernameHeaders.Value() {
 		if user := req.Header.Get(name); user != "" {

@@ -199,8 +199,8 @@ func TestFreshTokensBesideAFlood(t *testing.T) {
 	}
 }
 
-// Known tokens of one address do not take all TokenReviews. The library's cache has answered each within ten seconds, but
-// 2000 in turn, as a user may have for a ServiceAccount, once let other addresses wait for two seconds.
+// Known tokens of one address do not take all TokenReviews. A user may have 2000 tokens of a ServiceAccount. In turn, they
+// once let other addresses wait for two seconds, since the library's cache keeps an answer for ten.
 func TestKnownTokensBesideOthers(t *testing.T) {
 	const flood, longest = 375, 250 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {

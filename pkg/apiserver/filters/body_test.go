@@ -163,7 +163,7 @@ func TestBodiesOfManyElements(t *testing.T) {
 	}
 }
 
-// What is stored takes memory of the request before it is read for the bounds, and no more when it is changed.
+// A stored object takes memory of the request before it is read for the bounds, and no more when it is changed.
 func TestStoredObjectsTakeMemory(t *testing.T) {
 	const size, about, tooMuch = 100 << 10, 1 << 10, "other large objects take all the memory that there is for them, or for those of this user"
 	const patch, merge = "application/json-patch+json", "application/merge-patch+json"

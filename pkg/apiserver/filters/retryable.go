@@ -57,7 +57,7 @@ type retryable struct {
 type retryableKey struct{}
 
 // WithRetryableErrors answers with a metav1.Status that says when to try again. It does so if
-// there are too many requests, if NoteUndecided was called, and to a client of
+// there are too many requests, after a RetryableDenial, and to a client of
 // NoteTooManyTokens. It belongs around the library's handlers.
 func WithRetryableErrors(next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -108,18 +108,18 @@ func (r *retryable) status(code int) error {
 	return nil
 }
 
-// NoteTooManyTokens has the request of a context answered with 429 in place of 401. The
-// handler must be inside WithRetryableErrors.
+// NoteTooManyTokens makes WithRetryableErrors answer the request of a context with 429 in
+// place of 401. The handler must be inside it.
 func NoteTooManyTokens(ctx context.Context) {
 	if answer, ok := ctx.Value(retryableKey{}).(*retryable); ok {
 		answer.tooManyTokens.Store(true)
 	}
 }
 
-// NoteUndecided has the request of a context answered with 503 in place of 500, since
-// kube-apiserver could not be asked whether it is allowed. The handler must be inside
-// WithRetryableErrors.
-func NoteUndecided(ctx context.Context) {
+// RetryableDenial makes WithRetryableErrors answer the request of a context with 503 in place
+// of 500. kube-apiserver could not be asked whether the request is allowed. The handler must
+// be inside WithRetryableErrors.
+func RetryableDenial(ctx context.Context) {
 	if answer, ok := ctx.Value(retryableKey{}).(*retryable); ok {
 		answer.undecided.Store(true)
 	}

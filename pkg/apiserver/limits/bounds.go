@@ -40,8 +40,8 @@ type Bounds struct {
 	SelectorBytes int
 	// SelectorRequirements is how many requirements and values a selector may have.
 	SelectorRequirements int
-	// ReviewBytes is up to which size the answer of kube-apiserver to whether a
-	// request is allowed is kept in a cache of 8192 answers.
+	// ReviewBytes is the size up to which a cache of 8192 answers keeps
+	// kube-apiserver's answer to whether a request is allowed.
 	ReviewBytes int
 
 	// BodyElements is how many elements all lists and objects of a body may have together. To tell

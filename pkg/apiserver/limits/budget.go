@@ -122,7 +122,7 @@ func newBudget(limit int64) *budget {
 	return &budget{limit: limit, users: map[string]int64{}, history: NewShares(limit / historyPart).WithLeast(limit / leastPart)}
 }
 
-// count is for those who have locked the budget.
+// count is for callers that hold the lock.
 func (b *budget) count(user string, bytes int64) {
 	b.used += bytes
 	if b.users[user] += bytes; b.users[user] == 0 {
@@ -305,7 +305,7 @@ func TakeElementsMemory(ctx context.Context, elements, most int) error {
 }
 
 // TakeHistoryMemory takes memory for the state of an object that watch caches will keep for HistoryTime, or until forget
-// is called. What is past refuses only changes of large objects.
+// is called. Past changes refuse only changes of large objects.
 func TakeHistoryMemory(ctx context.Context, object runtime.Object) (forget func(), err error) {
 	s, ok := ctx.Value(reservationKey{}).(listReservation)
 	if !ok || s.system {

@@ -70,13 +70,13 @@ func TestBodyMemory(t *testing.T) {
 			var handler http.Handler
 			inner := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				if req.Header.Get("First") != "" {
-					for range 2 { // What a refused one has taken is given back.
+					for range 2 { // The memory of a refused one is given back.
 						requests.RequireStatus(t, requests.Serve(handler, post(test.second, test.user)), test.want, http.StatusTooManyRequests)
 					}
 				}
 			})
 			handler = WithMemoryBounds(inner, requests.NewCodecs(), requests.IsWatch, bounds, NewWatches(bounds), 1<<10, anyBody)
-			for range 2 { // What the first has taken is given back.
+			for range 2 { // The memory of the first is given back.
 				first := post(test.first, "first")
 				first.Header.Set("First", "true")
 				requests.RequireStatus(t, requests.Serve(handler, first), "", http.StatusOK)
@@ -160,7 +160,7 @@ func TestMemoryOfManyAccounts(t *testing.T) {
 	}
 }
 
-// What a user has changed counts until watch caches forget it. It refuses no other requests, and the changes of no other
+// The changes of a user count until watch caches forget them. They refuse no other requests, and the changes of no other
 // user. Eight accounts with a quarter of all memory each once ended the server.
 func TestHistoryMemory(t *testing.T) {
 	const of, tooMuch = "anna", "this user has changed as much of large objects of late as it leaves to others"
@@ -190,7 +190,7 @@ func TestHistoryMemory(t *testing.T) {
 					require.NoError(t, err)
 				}
 				time.Sleep(test.after)
-				for range 2 { // What is forgotten counts no more.
+				for range 2 { // Forgotten changes count no more.
 					forget, err := TakeHistoryMemory(ctx(test.user), object)
 					if test.err != "" {
 						require.EqualError(t, err, test.err)

@@ -42,8 +42,8 @@ const proxyPart = 4
 const leastInFlight = 4
 
 // WithInFlightLimit refuses requests beyond RequestsInFlight with 429, and those of clients other
-// than the front proxy beyond three quarters of it. An IP address may have as many of these as it leaves to others, and
-// an account as many of those that the front proxy forwards. An eighth is kept for the accounts of the cluster.
+// than the front proxy beyond three quarters of it. An IP address may have as many of these as it leaves to others. An
+// account may have as many of the forwarded ones as it leaves to others. An eighth is kept for the accounts of the cluster.
 //
 // It counts each until its work has ended, which the library does not. A client that resets a stream of HTTP/2, or
 // closes its connection, may have another request at once. The library goes on with the first in a goroutine of its

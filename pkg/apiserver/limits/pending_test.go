@@ -307,7 +307,7 @@ func TestLongRunningUntilAuthorized(t *testing.T) {
 	}
 }
 
-// What its client gives up while it waits for its turn is no failure of the server, and no work.
+// A request that its client gives up while it waits for its turn is no failure of the server, and no work.
 func TestGivenUpBeforeItsTurn(t *testing.T) {
 	resolver := genericapiserver.NewRequestInfoResolver(&genericapiserver.Config{})
 	ctx, leave := context.WithCancel(t.Context())
@@ -363,7 +363,7 @@ func resetStreams(conn net.Conn, n uint32) {
 	encoder := hpack.NewEncoder(&header)
 	for _, field := range []hpack.HeaderField{
 		{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"},
-		// What is sensitive is not remembered, so that each block stands by itself.
+		// Sensitive fields are not remembered, so that each block stands by itself.
 		{Name: ":authority", Value: "example.com", Sensitive: true}, {Name: ":path", Value: "/apis/example.com/v1/things", Sensitive: true},
 	} {
 		_ = encoder.WriteField(field)

@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// largeObject is from which size on single objects take memory of the budget. Smaller ones take
+	// largeObject is the size from which single objects take memory of the budget. Smaller ones take
 	// less than a connection. Those of watch caches, which keep many, do from pastObject on.
 	largeObject, pastObject = 32 << 10, 4 << 10
 	// watchBytes is what a watch takes, without its events. All take a part of RequestMemory.
@@ -123,7 +123,7 @@ func (l *LargestObject) Largest() int64 {
 	return l.recent()
 }
 
-// recent is for those who have locked it.
+// recent is for callers that hold the lock.
 func (l *LargestObject) recent() int64 {
 	size := l.largest >> (time.Since(l.seen) / largestHalfLife)
 	if size < largeObject {

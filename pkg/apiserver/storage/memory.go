@@ -34,9 +34,9 @@ import (
 const averageInterval = 5 * time.Second
 
 // boundedStorage charges each list to the budget of the requests as soon as its length is known.
-// What a watch cache has returned is shared with it, and costs nothing before it is converted and
-// encoded. Large objects are charged one by one: those that are read, changed and watched. So is
-// what a watch cache keeps of them for watches. Without a watch cache, their sizes are known when
+// Objects that a watch cache has returned are shared with it, and cost nothing before they are converted
+// and encoded. Large objects are charged one by one: those that are read, changed and watched. So are
+// the states that a watch cache keeps of them for watches. Without a watch cache, their sizes are known when
 // they have been read.
 type boundedStorage struct {
 	storage.Interface

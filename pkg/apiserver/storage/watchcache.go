@@ -146,8 +146,8 @@ func uncached(_ cacher.Config, etcd storage.Interface) (cacheLayer, error) {
 // fillTimeout bounds the wait for a new cache.
 const fillTimeout = 15 * time.Second
 
-// awaitedCache has lists and watches wait for a cache that is new, as all caches of a
-// CustomResourceDefinition are after each change of it. The library answers them with 429
+// awaitedCache delays lists and watches until a new cache is filled. All caches of a
+// CustomResourceDefinition are new after each change of it. The library answers them with 429
 // until the cache has read the objects, and not every client tries again.
 type awaitedCache struct {
 	storage.Interface

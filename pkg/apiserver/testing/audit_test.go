@@ -83,7 +83,7 @@ func TestAudit(t *testing.T) {
 		require.Equal(t, test.message, status.Message)
 		want = append(want, record{test.user, int32(test.code)})
 	}
-	require.NoError(t, server.Stop(), "What is to be recorded is recorded until then.")
+	require.NoError(t, server.Stop(), "All events are recorded until then.")
 
 	written, err := os.Open(log)
 	require.NoError(t, err)

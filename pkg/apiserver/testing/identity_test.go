@@ -34,7 +34,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/cluster"
 )
 
-// asked returns the users about whom the cluster is asked during a call.
+// asked returns the users that the cluster is asked about during a call.
 func asked(server *Server, call func()) (users []string) {
 	before := len(server.Cluster.Reviews())
 	call()
@@ -53,7 +53,7 @@ func asserting(config *rest.Config) *rest.Config {
 	return config
 }
 
-// TestIdentity is about whom the server takes a request to be from.
+// TestIdentity checks the user that the server takes a request to be from.
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	server := start(t, "--run-controllers=false")
@@ -66,24 +66,24 @@ func TestIdentity(t *testing.T) {
 	foreign.CertData, foreign.KeyData = cluster.NewCA(t, "foreign").ClientCertificate(t, "foreign")
 	for name, test := range map[string]struct {
 		client *rest.Config
-		// want is about whom the cluster is asked.
+		// want is the user that the cluster is asked about.
 		want string
 		code int
 	}{
 		"a certificate": {server.UserConfig(t, "reader-by-certificate", "cooks"), "reader-by-certificate of cooks,system:authenticated", 404},
 		"a token":       {server.TokenConfig("token-of-reader-by-token"), "reader-by-token of cooks,system:authenticated", 404},
 		// All users are in a group of theirs, whatever the front proxy says.
-		"whom the front proxy names":               {server.FrontProxyConfig(t, "reader-by-proxy", "cooks"), "reader-by-proxy of cooks,system:authenticated", 404},
-		"a front proxy that names nobody":          {server.FrontProxyConfig(t, ""), "", 401},
-		"a certificate, and the headers":           {asserting(server.UserConfig(t, "reader-with-headers")), "reader-with-headers of system:authenticated", 404},
-		"a token, and the headers":                 {asserting(server.TokenConfig("token-of-reader-by-token-with-headers")), "reader-by-token-with-headers of cooks,system:authenticated", 404},
-		"only the headers":                         {asserting(server.TokenConfig("")), "", 401},
-		"a front proxy of a name that may not":     {asserting(impostor), "", 401},
-		"a certificate of another authority":       {asserting(foreign), "", 401},
-		"a token that the cluster does not know":   {server.TokenConfig("guessed"), "", 401},
-		"nobody":                                   {server.TokenConfig(""), "", 401},
-		"whom the front proxy names as nobody":     {server.FrontProxyConfig(t, "system:anonymous", "system:unauthenticated"), "system:anonymous of system:unauthenticated", 404},
-		"an administrator, who is not asked about": {server.UserConfig(t, "admin", "system:masters"), "", 404},
+		"a user that the front proxy names":      {server.FrontProxyConfig(t, "reader-by-proxy", "cooks"), "reader-by-proxy of cooks,system:authenticated", 404},
+		"a front proxy that names nobody":        {server.FrontProxyConfig(t, ""), "", 401},
+		"a certificate, and the headers":         {asserting(server.UserConfig(t, "reader-with-headers")), "reader-with-headers of system:authenticated", 404},
+		"a token, and the headers":               {asserting(server.TokenConfig("token-of-reader-by-token-with-headers")), "reader-by-token-with-headers of cooks,system:authenticated", 404},
+		"only the headers":                       {asserting(server.TokenConfig("")), "", 401},
+		"a front proxy of a name that may not":   {asserting(impostor), "", 401},
+		"a certificate of another authority":     {asserting(foreign), "", 401},
+		"a token that the cluster does not know": {server.TokenConfig("guessed"), "", 401},
+		"nobody":                                 {server.TokenConfig(""), "", 401},
+		"an anonymous user of the front proxy":   {server.FrontProxyConfig(t, "system:anonymous", "system:unauthenticated"), "system:anonymous of system:unauthenticated", 404},
+		"an administrator, without a review":     {server.UserConfig(t, "admin", "system:masters"), "", 404},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var code int

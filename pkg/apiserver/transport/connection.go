@@ -137,7 +137,7 @@ func (c *boundedConn) wait() error {
 
 var errHeld = errors.New("the connections of the client's IP address have sent more together than the server holds before a request")
 
-// expect forgets what has arrived. What arrives from now on takes so many times its size, or does not count.
+// expect forgets the bytes that have arrived. From now on, bytes count factor times, or not at all.
 func (c *boundedConn) expect(factor int) {
 	if c == nil {
 		return

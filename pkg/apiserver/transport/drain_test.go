@@ -179,9 +179,9 @@ func TestARequestAfterGoAway(t *testing.T) {
 	require.NoError(t, <-stopped)
 }
 
-// TestGoAwayWaitsForCalm has a client told that begins requests, and answers wait for that. One in
-// ten or twenty thousand requests with bodies failed in rolling restarts before, and more when
-// nothing but time was asked for, on machines where processes had to wait for a processor.
+// TestGoAwayWaitsForCalm stops a server with a client that begins requests. The server waits until it
+// begins none, and answers wait for that. Before, one in ten or twenty thousand requests with bodies
+// failed in rolling restarts. More failed when only time decided, where processes waited for a processor.
 func TestGoAwayWaitsForCalm(t *testing.T) {
 	const other = "\x00\x00\x04\x08\x00\x00\x00\x00\x00\x00\x00\x00\x01"
 	for name, test := range map[string]struct {

@@ -34,7 +34,7 @@ const (
 	// much of its body. frameBurst is how many are read at once.
 	framesPerSecond = 500
 	frameBurst      = 2 * framesPerSecond
-	// freeData is from which size on a part of a body is free. The server answers each that it
+	// freeData is the size from which a part of a body is free. The server answers each that it
 	// does not expect, and smaller ones cost it more than the client.
 	freeData = 256
 	// freeParts is how many smaller ones of each request are free: a small body and its end.

@@ -86,7 +86,7 @@ monitoring), and the configuration of CI and linters.`,
 	flags.StringVar(&options.Module, "module", "", "Path of the Go module.")
 	flags.StringVar(&options.Name, "name", "", "Name of the group's Go packages and manifests. (default the first label of --group)")
 	flags.StringVar(&options.Namespace, "namespace", "", "Namespace in which the manifests install the server. (default <name>-system)")
-	flags.StringVar(&options.Owner, "owner", "", "Who has the copyright, for the licence header. (default \"The <Name> API Server Authors\")")
+	flags.StringVar(&options.Owner, "owner", "", "Holder of the copyright, for the licence header. (default \"The <Name> API Server Authors\")")
 	flags.StringVar(&options.Replace, "replace", "", "Directory of a checkout of the library to use in place of a released version.")
 	addDir(cmd, &options.Dir)
 	for _, name := range []string{"group", "module"} {

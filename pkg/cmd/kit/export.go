@@ -45,8 +45,8 @@ func newExportCRD() *cobra.Command {
 list types, columns, field selectors, short names, categories, the subresources status and scale,
 all versions, and which of them is stored. They are valid, as kube-apiserver sees it.
 
-What a definition can't express is printed on the standard error: rules in Go, columns of several
-fields, Actions, Streams and Reviews.`,
+Parts that a definition can't express are printed on the standard error: rules in Go, columns of
+several fields, Actions, Streams and Reviews.`,
 		Example: "  kit export crd --file artifacts/crd.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

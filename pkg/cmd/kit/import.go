@@ -47,7 +47,7 @@ have: types, columns, field selectors, short names, categories, the subresources
 The internal types are those of the preferred version.
 
 The definition is kept in pkg/registry/<group>/<kind>.yaml, and decides what objects may be: what is dropped, what is
-filled in and what is refused. What differs from it nevertheless is printed on the standard error, before anything is
+filled in and what is refused. Remaining differences are printed on the standard error, before anything is
 written.`,
 		Example: "  kit init --group example.com --module example.com/server\n  kit import crd config/crd/*.yaml",
 		Args: func(_ *cobra.Command, args []string) error {

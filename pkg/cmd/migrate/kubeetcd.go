@@ -38,7 +38,7 @@ func (k *kubeEtcd) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&k.tls.TrustedCAFile, "kube-etcd-cafile", "", "Certificate authority of kube-apiserver's etcd.")
 	flags.StringVar(&k.tls.CertFile, "kube-etcd-certfile", "", "Client certificate for kube-apiserver's etcd.")
 	flags.StringVar(&k.tls.KeyFile, "kube-etcd-keyfile", "", "Key of that certificate.")
-	flags.StringVar(&k.prefix, "kube-etcd-prefix", "/registry", "What the keys in kube-apiserver's etcd begin with, as in its flag --etcd-prefix.")
+	flags.StringVar(&k.prefix, "kube-etcd-prefix", "/registry", "Prefix of the keys in kube-apiserver's etcd, as in its flag --etcd-prefix.")
 }
 
 // client returns nil if no servers are given.

@@ -147,7 +147,7 @@ func newVerifyCommand(name string, base *apiserver.Base, groups []registry.Group
 		Use:   "verify FILE|DIRECTORY",
 		Short: "Restores a file into a temporary directory, and reads every object in every version",
 		Long: "Verifies a file, or the latest one in a directory: restores it into a temporary directory, starts an etcd on it, and decrypts, decodes and converts every object to every version of its group; of custom resources, which their definitions would have to convert, it compares the name and the namespace with the key. " +
-			"What is restored is deleted afterwards. It needs twice the space of the data.",
+			"The restored data is deleted afterwards. It needs twice the space of the data.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := tool.CheckFormat(format); err != nil {

@@ -48,7 +48,7 @@ func destination(path string, keep int, now time.Time) (string, error) {
 // latest is the file for a path, which may be a directory of snapshots.
 func latest(path string) (string, error) {
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		return path, nil //nolint:nilerr // Who opens it reports that.
+		return path, nil //nolint:nilerr // Opening it reports that.
 	}
 	files, err := etcd.SnapshotDirectory(path).Files()
 	if err != nil {

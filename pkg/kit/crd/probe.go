@@ -63,7 +63,7 @@ func (p *prober) probes() (probes []probe, err error) {
 		internal, err := p.internal(object)
 		if err != nil {
 			// Not everything that the schema allows can be converted.
-			return nil //nolint:nilerr // What can't be tried out is not found.
+			return nil //nolint:nilerr // A field that can't be tried out is not found.
 		}
 		probes = append(probes, probe{path: path, value: fmt.Sprint(value), column: column, object: internal})
 		return nil

@@ -24,7 +24,7 @@ import (
 // Types of the conditions in a pizza's status.
 const (
 	// PizzaPriced is True when status.cost is the price of the pizza as it is
-	// specified, and False when it cannot be computed; the reason says why.
+	// specified, and False when it cannot be computed. The reason says why.
 	PizzaPriced = "Priced"
 	// PizzaReady is True when as many pizzas are baked as are asked for.
 	PizzaReady = "Ready"

@@ -150,16 +150,16 @@ func TestPlugin(t *testing.T) {
 		// wantSelector is that of the list of pizzas, if there is one.
 		wantSelector string
 	}{
-		"in use":                              {attributes("basil", basil, "toppings", ""), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden, "spec.toppings=basil"},
-		"in use, of a collection":             {attributes("", basil, "toppings", ""), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden, "spec.toppings=basil"},
-		"in use, without an authorizer":       {stranger, forbidden + "it is on a pizza", metav1.StatusReasonForbidden, "spec.toppings=basil"},
-		"not in use":                          {attributes("tomato", tomato, "toppings", ""), "", "", "spec.toppings=tomato"},
-		"of which the last finalizer goes":    {updated(finalized("basil", "a"), finalized("basil")), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden, "spec.toppings=basil"},
-		"of which one of two finalizers goes": {updated(finalized("basil", "a", "b"), finalized("basil", "a")), "", "", ""},
-		"that is updated":                     {updated(basil, basil), "", "", ""},
-		"a subresource":                       {attributes("basil", basil, "toppings", "status"), "", "", ""},
-		"a pizza of a topping's name":         {attributes("basil", &restaurant.Pizza{ObjectMeta: metav1.ObjectMeta{Name: "basil"}}, "pizzas", ""), "", "", ""},
-		"no topping":                          {attributes("basil", nil, "toppings", ""), "Internal error occurred: ToppingInUse was given no topping: object does not implement the Object interfaces", metav1.StatusReasonInternalError, ""},
+		"in use":                           {attributes("basil", basil, "toppings", ""), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden, "spec.toppings=basil"},
+		"in use, of a collection":          {attributes("", basil, "toppings", ""), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden, "spec.toppings=basil"},
+		"in use, without an authorizer":    {stranger, forbidden + "it is on a pizza", metav1.StatusReasonForbidden, "spec.toppings=basil"},
+		"not in use":                       {attributes("tomato", tomato, "toppings", ""), "", "", "spec.toppings=tomato"},
+		"the last finalizer is removed":    {updated(finalized("basil", "a"), finalized("basil")), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden, "spec.toppings=basil"},
+		"one of two finalizers is removed": {updated(finalized("basil", "a", "b"), finalized("basil", "a")), "", "", ""},
+		"that is updated":                  {updated(basil, basil), "", "", ""},
+		"a subresource":                    {attributes("basil", basil, "toppings", "status"), "", "", ""},
+		"a pizza of a topping's name":      {attributes("basil", &restaurant.Pizza{ObjectMeta: metav1.ObjectMeta{Name: "basil"}}, "pizzas", ""), "", "", ""},
+		"no topping":                       {attributes("basil", nil, "toppings", ""), "Internal error occurred: ToppingInUse was given no topping: object does not implement the Object interfaces", metav1.StatusReasonInternalError, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			margherita := pizza("default", "margherita", "basil")
