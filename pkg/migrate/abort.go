@@ -125,6 +125,8 @@ func (s *session) switchBack(ctx context.Context) error {
 	if err := s.giveAllBack(ctx); err != nil {
 		return err
 	}
+	// The group may have been registered before.
+	s.optional(leftOver, s.allowCopies(ctx))
 	// Clients that still watch at the server list again, and are not told that the copies are deleted.
 	now, err := s.serverRevision(ctx)
 	if err != nil {

@@ -168,7 +168,7 @@ func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
 					return err
 				}
 			}
-			if err := m.checkCopies(ctx, state); err != nil {
+			if err := errors.Join(m.checkCopies(ctx, state), m.checkWritten(ctx, state)); err != nil {
 				return err
 			}
 			_, err := m.checkRevision(ctx, true)
@@ -192,6 +192,9 @@ func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
 		}
 		if m.config.KubeEtcd == nil {
 			return nil, errAllNew
+		}
+		if err := m.checkWritten(ctx, State{}); err != nil {
+			return nil, err
 		}
 		if _, err := m.checkRevision(ctx, true); err != nil {
 			return nil, err
@@ -241,7 +244,7 @@ func (s *session) checkUsed(ctx context.Context) error {
 	if err != nil || len(switched) == 0 {
 		return err
 	}
-	fix := "delete the APIServices: kube-apiserver creates them again for the definitions"
+	fix := s.fixUnregister()
 	if s.state.Returning {
 		fix = "make the APIServices lead to the server again"
 	}

@@ -42,7 +42,7 @@ import (
 func TestAPIServicesChangedMeanwhile(t *testing.T) {
 	const (
 		early = "v1.example.com lead clients already to where the objects are only being copied, so that what they write there would be lost: "
-		there = early + "delete the APIServices: kube-apiserver creates them again for the definitions"
+		there = early + "delete the APIService: kube-apiserver creates it again for the definitions"
 		back  = early + "make the APIServices lead to the server again"
 	)
 	etcd := newMigration(t).config.Etcd

@@ -142,11 +142,11 @@ func (m *Migration) checkAnswering(ctx context.Context, state State) error {
 		case err != nil:
 			return err
 		case state.Phase == Returned && apiService != nil && apiService.Spec.Service != nil:
-			return &refusal{fmt.Sprintf("the APIService %s leads to a server, so that clients use what would be deleted", name), "delete the APIService: kube-apiserver creates it again for the definitions"}
+			return &refusal{fmt.Sprintf("the APIService %s leads to a server, so that clients use what would be deleted", name), m.fixUnregister()}
 		case state.Phase == Returned, apiService == nil && !moved.Has(name):
 			continue
 		case apiService == nil:
-			return &refusal{fmt.Sprintf("there is no APIService %s, so that clients of this version do not reach the objects at the server", name), "apply the server's APIServices"}
+			return &refusal{fmt.Sprintf("there is no APIService %s, so that clients of this version do not reach the objects at the server", name), m.fixRegister()}
 		}
 		if err := m.available(ctx, name); err != nil {
 			return fmt.Errorf("the server does not serve the objects: %w", err)
@@ -159,9 +159,24 @@ func (m *Migration) checkAnswering(ctx context.Context, state State) error {
 		served = true
 	}
 	if state.Phase == Moved && !served {
-		return &refusal{fmt.Sprintf("no APIService of %s leads to a server", m.config.Group), "apply the server's APIServices"}
+		return &refusal{fmt.Sprintf("no APIService of %s leads to a server", m.config.Group), m.fixRegister()}
 	}
 	return nil
+}
+
+// fixRegister and fixUnregister return what makes clients use the server, or kube-apiserver.
+func (m *Migration) fixRegister() string {
+	if m.config.Defined {
+		return "register the group with \"crd-apiserver register\""
+	}
+	return "apply the server's APIServices"
+}
+
+func (m *Migration) fixUnregister() string {
+	if m.config.Defined {
+		return fmt.Sprintf("run \"crd-apiserver unregister --groups=%s\"", m.config.Group)
+	}
+	return "delete the APIService: kube-apiserver creates it again for the definitions"
 }
 
 // movedVersions returns the APIServices of the versions that clients had before the objects moved.
@@ -232,20 +247,28 @@ func (s *session) finishBack(ctx context.Context) error {
 	if err := s.removeCopies(ctx); err != nil {
 		return err
 	}
+	// The group may have been registered again meanwhile.
+	s.optional(leftOver, s.allowCopies(ctx))
 	return s.annotate(ctx, "")
 }
 
-// checkWritten returns an error if kube-apiserver has objects that were written there after they had moved, as while no
-// APIService led to the server. They would be deleted as copies.
+// checkWritten returns an error if kube-apiserver has objects that were written there past the server, as while no
+// APIService led to it. They would be deleted or overwritten as copies. Without a migration, all are such objects.
 func (m *Migration) checkWritten(ctx context.Context, state State) error {
-	if state.Phase != Moved || !m.config.Defined || state.Revisions == nil {
+	if state.Phase != "" && (state.Phase != Moved || state.Revisions == nil) {
 		return nil // An aborted way back has written some of the copies.
+	}
+	if !m.config.Defined || m.config.DiscardWritten {
+		return nil
 	}
 	moves, err := m.moves(ctx)
 	if err != nil {
 		return err
 	}
-	var written []string
+	var (
+		written []string
+		first   move
+	)
 	for _, move := range moves {
 		// All objects of a resource that was defined later are new.
 		moved, _ := strconv.ParseInt(state.Revisions[move.Resource], 10, 64)
@@ -255,6 +278,9 @@ func (m *Migration) checkWritten(ctx context.Context, state State) error {
 			}
 			lost, err := m.lost(ctx, move, object)
 			if lost {
+				if len(written) == 0 {
+					first = move
+				}
 				written = append(written, move.Resource+"/"+keyOf(object))
 			}
 			return err
@@ -281,32 +307,41 @@ func (m *Migration) checkWritten(ctx context.Context, state State) error {
 		return nil
 	}
 	return &refusal{
-		fmt.Sprintf("%d objects were written at kube-apiserver after they had moved, and the server does not have that: %s", len(written), strings.Join(written[:min(maxNamed, len(written))], ", ")),
-		fmt.Sprintf("read them at /apis/%s, and create or change them at the server", path.Join(local(moves[0].from).Group, moves[0].from.Version, local(moves[0].from).Resource)),
+		fmt.Sprintf("%d objects were written at kube-apiserver past the server, which does not have them like that: %s", len(written), strings.Join(written[:min(maxNamed, len(written))], ", ")),
+		fmt.Sprintf("read them at /apis/%s, and create or change them at the server; --discard-written gives up what is still missing then", path.Join(local(first.from).Group, first.from.Version, local(first.from).Resource)),
 	}
 }
 
-// lost tells whether the server lacks what kube-apiserver has of an object, and nobody has written the server's object
-// since they moved.
+// lost tells whether the server lacks what kube-apiserver has of an object. Each write changes managedFields and the
+// generation.
 func (m *Migration) lost(ctx context.Context, move move, object *unstructured.Unstructured) (bool, error) {
-	server := (&session{Migration: m}).atServer()
-	there, err := server.one(ctx, move, keyOf(object))
-	if err != nil || there == nil {
-		return err == nil, err
-	}
-	response, err := m.config.Etcd.Get(ctx, m.config.HistoryKey)
+	key := move.Prefix + keyOf(object)
+	response, err := m.config.Etcd.Get(ctx, key)
 	if err != nil {
 		return false, fmt.Errorf("reading the server's etcd: %w", err)
 	}
-	var moved int64
-	for _, kv := range response.Kvs {
-		moved, _ = strconv.ParseInt(string(kv.Value), 10, 64)
+	if len(response.Kvs) == 0 {
+		return true, nil
 	}
-	if there.revision > moved {
-		return false, nil
+	data, err := readAtServer(ctx, move, key, response.Kvs[0].Value)
+	if err != nil {
+		return false, err
 	}
-	here, err := server.encode(move, object)
-	return here.content != there.content, err
+	there := &unstructured.Unstructured{}
+	if err := there.UnmarshalJSON(data); err != nil {
+		return false, err
+	}
+	var contents []content
+	for _, object := range []*unstructured.Unstructured{object.DeepCopy(), there} {
+		object.SetManagedFields(nil)
+		object.SetGeneration(0)
+		encoded, err := atServer{}.encode(move, object)
+		if err != nil {
+			return false, err
+		}
+		contents = append(contents, encoded.content)
+	}
+	return contents[0] != contents[1], nil
 }
 
 // finishDefined removes kube-apiserver's copies and leaves the definitions.

@@ -62,7 +62,7 @@ func TestFinishServed(t *testing.T) {
 		"a version is gone": {served, false, "", both[:1],
 			`there is no APIService v1beta1.example.com, so that clients of this version do not reach the objects at the server: apply the server's APIServices`},
 		"a version of a definition is gone": {State{Phase: Moved}, true, "", both[1:],
-			`there is no APIService v1.example.com, so that clients of this version do not reach the objects at the server: apply the server's APIServices`},
+			`there is no APIService v1.example.com, so that clients of this version do not reach the objects at the server: register the group with "crd-apiserver register"`},
 		"none": {State{Phase: Moved}, false, "", nil,
 			`no APIService of example.com leads to a server: apply the server's APIServices`},
 		"not available": {served, false, "", []runtime.Object{both[0], unavailable},
@@ -73,6 +73,8 @@ func TestFinishServed(t *testing.T) {
 			`the APIService v1.example.com leads to the Service server/server, and the objects were moved to other/server: make it lead there, or, if that is the same server, name its Service by --service-namespace and --service-name`},
 		"the server, after they were moved back": {returned, false, "", both[:1],
 			`the APIService v1.example.com leads to a server, so that clients use what would be deleted: delete the APIService: kube-apiserver creates it again for the definitions`},
+		"crd-apiserver, after they were moved back": {returned, true, "", both[:1],
+			`the APIService v1.example.com leads to a server, so that clients use what would be deleted: run "crd-apiserver unregister --groups=example.com"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene := usualScene()
@@ -120,55 +122,89 @@ func TestFinishServed(t *testing.T) {
 	}
 }
 
-// Writes at kube-apiserver since the objects moved are not deleted as copies, unless the server has them, too, or has
-// been told otherwise.
+// Writes at kube-apiserver since the objects moved are neither deleted nor overwritten as copies, unless the server has
+// them, too.
 func TestCheckWritten(t *testing.T) {
 	m := newMigration(t)
-	const want = "1 objects were written at kube-apiserver after they had moved, and the server does not have that: things/default/one: read them at /apis/com/v1/things.example, and create or change them at the server"
-	other := strings.Replace(usualObject, `"uid"`, `"annotations": {"a": "b"}, "uid"`, 1)
+	const (
+		want  = "1 objects were written at kube-apiserver past the server, which does not have them like that: things/default/one: read them at /apis/com/v1/things.example, and create or change them at the server; --discard-written gives up what is still missing then"
+		moved = `"phase": "Moved", "revisions": {"things": "5"}`
+	)
+	with := func(metadata string) string { return strings.Replace(usualObject, `"uid"`, metadata+`, "uid"`, 1) }
+	other := with(`"annotations": {"a": "b"}`)
 	for name, test := range map[string]struct {
 		state    string
 		metadata string
-		// atServer is what the server has, and since that it was written there since.
 		atServer string
-		since    bool
 		kubeEtcd bool
+		discard  bool
 		want     string
 	}{
-		"written before":                {state: `"revisions": {"things": "6"}`, metadata: `"resourceVersion": "6"`},
-		"written since":                 {state: `"revisions": {"things": "5"}`, metadata: `"resourceVersion": "6"`, want: want},
-		"at the server, too":            {state: `"revisions": {"things": "5"}`, metadata: `"resourceVersion": "6"`, atServer: usualObject},
-		"another one at the server":     {state: `"revisions": {"things": "5"}`, metadata: `"resourceVersion": "6"`, atServer: other, want: want},
-		"changed at both":               {state: `"revisions": {"things": "5"}`, metadata: `"resourceVersion": "6"`, atServer: other, since: true},
-		"defined later":                 {state: `"revisions": {"others": "7"}`, metadata: `"resourceVersion": "6"`, want: want},
-		"deleted by an earlier process": {state: `"revisions": {"things": "5"}`, metadata: `"resourceVersion": "6", "deletionTimestamp": "2026-01-01T00:00:00Z"`},
-		"moved back and forth":          {state: `"objects": {}`, metadata: `"resourceVersion": "6"`},
-		"in its etcd":                   {state: `"revisions": {"things": "1"}`, metadata: `"generation": 1`, kubeEtcd: true, want: want},
-		"deleted, in its etcd":          {state: `"revisions": {"things": "1"}`, metadata: `"deletionTimestamp": "2026-01-01T00:00:00Z"`, kubeEtcd: true},
+		"written before":                {state: moved, metadata: `"resourceVersion": "5"`},
+		"written since":                 {state: moved, metadata: `"resourceVersion": "6"`, want: want},
+		"given up":                      {state: moved, metadata: `"resourceVersion": "6"`, discard: true},
+		"at the server, too":            {state: moved, metadata: `"resourceVersion": "6"`, atServer: usualObject},
+		"by another write":              {state: moved, metadata: `"resourceVersion": "6", "generation": 2`, atServer: with(`"generation": 3, "managedFields": [{"manager": "a"}]`)},
+		"another one at the server":     {state: moved, metadata: `"resourceVersion": "6"`, atServer: other, want: want},
+		"defined later":                 {state: `"phase": "Moved", "revisions": {"others": "7"}`, metadata: `"resourceVersion": "6"`, want: want},
+		"deleted by an earlier process": {state: moved, metadata: `"resourceVersion": "6", "deletionTimestamp": "2026-01-01T00:00:00Z"`},
+		"moved back and forth":          {state: `"phase": "Moved", "objects": {}`, metadata: `"resourceVersion": "6"`},
+		"moving back":                   {state: `"phase": "Copying", "returning": true, "revisions": {"things": "5"}`, metadata: `"resourceVersion": "6"`},
+		"in its etcd":                   {state: `"phase": "Moved", "revisions": {"things": "1"}`, metadata: `"generation": 1`, kubeEtcd: true, want: want},
+		"deleted, in its etcd":          {state: `"phase": "Moved", "revisions": {"things": "1"}`, metadata: `"deletionTimestamp": "2026-01-01T00:00:00Z"`, kubeEtcd: true},
+		"without a migration":           {metadata: `"generation": 1`, kubeEtcd: true, want: want},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene := usualScene()
-			scene.etcd = map[string]string{"/state": `{"phase": "Moved", ` + test.state + `}`, "/history": "1000000"}
-			if test.since {
-				scene.etcd["/history"] = "1"
-			}
+			scene.etcd = map[string]string{"/history": "1000000"}
 			scene.defined, scene.kubeEtcd = true, test.kubeEtcd
 			scene.store.Transformer = identity.NewEncryptCheckTransformer()
-			scene.atKube = strings.Replace(usualObject, `"uid"`, test.metadata+`, "uid"`, 1)
+			scene.atKube = with(test.metadata)
 			scene.etcd["/kube/example.com/things/default/one"] = scene.atKube
 			if test.atServer != "" {
 				scene.etcd["/registry/example.com/things/default/one"] = test.atServer
 			}
 			planned := scene.migration(t, m.config.Etcd)
-			planned.config.KubePrefix = "/kube"
-			state, err := planned.Status(t.Context())
-			require.NoError(t, err)
-			err = planned.checkWritten(t.Context(), state)
+			planned.config.KubePrefix, planned.config.DiscardWritten = "/kube", test.discard
+			var state State
+			require.NoError(t, json.Unmarshal([]byte("{"+test.state+"}"), &state))
+			err := planned.checkWritten(t.Context(), state)
 			if test.want == "" {
 				require.NoError(t, err)
 			} else {
 				require.EqualError(t, err, test.want)
 			}
+		})
+	}
+}
+
+// The way back would overwrite what was written past the server, and delete what only kube-apiserver has.
+func TestBackOverwritesNothing(t *testing.T) {
+	etcd := newMigration(t).config.Etcd
+	for name, state := range map[string]string{"moved": `{"phase": "Moved", "revisions": {"things": "1"}}`, "without a migration": ""} {
+		t.Run(name, func(t *testing.T) {
+			scene := usualScene()
+			scene.etcd = map[string]string{}
+			scene.registered()
+			scene.defined, scene.kubeEtcd, scene.revision = true, true, "1000"
+			scene.store.Prefix, scene.store.Transformer = "/server/example.com/things/", identity.NewEncryptCheckTransformer()
+			scene.etcd["/registry/example.com/things/default/one"] = usualObject
+			if scene.etcd["/state"] = state; state == "" {
+				delete(scene.etcd, "/state")
+			}
+			m := scene.migration(t, etcd)
+			m.config.Report = func(Progress) {}
+			const want = "1 objects were written at kube-apiserver past the server, which does not have them like that: things/default/one"
+			require.ErrorContains(t, m.Back(t.Context()), want)
+			findings, err := m.PlanBack(t.Context())
+			require.NoError(t, err)
+			var got []string
+			for _, finding := range findings {
+				if finding.Reason == CopiesWritten {
+					got = append(got, string(finding.Status)+" "+finding.Cause)
+				}
+			}
+			require.Equal(t, []string{"failure " + want}, got, "%+v", findings)
 		})
 	}
 }

@@ -76,7 +76,7 @@ func (m *Migration) owner() map[string]string {
 	host, _ := os.Hostname()
 	return map[string]string{
 		"migrate/owner": fmt.Sprintf("process %d on %s, since %s", os.Getpid(), host, time.Now().UTC().Format(time.RFC3339)),
-		"migrate/end":   "the server does that a minute after that process has ended, if it may; otherwise run the same command again, or \"migrate abort\"",
+		"migrate/end":   "the server does that a minute after that process has ended, if it may; otherwise run the same command again, or \"migrate abort\"; without the server, delete all objects of this name",
 	}
 }
 

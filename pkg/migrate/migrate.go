@@ -81,6 +81,8 @@ type Config struct {
 	// RaiseRevision lets Run and Back write empty revisions until the target's etcd has caught up
 	// with the other one.
 	RaiseRevision bool
+	// DiscardWritten lets Back and Finish overwrite and delete what was written at kube-apiserver past the server.
+	DiscardWritten bool
 	// Report, if set, is called with the progress.
 	Report func(Progress)
 }

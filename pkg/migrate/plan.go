@@ -234,7 +234,7 @@ func (p *plan) checkAPIServices(ctx context.Context, _ []definition) error {
 		case apiService == nil:
 			// No definition has the version, so that the server's manifests can register it.
 		case apiService.Spec.Service != nil:
-			p.fail(LeadsToServer, "nothing if the objects have moved there already; otherwise delete the APIService: kube-apiserver creates it again for the definitions", "the APIService %s leads to a server, so that clients do not see the custom resources", name)
+			p.fail(LeadsToServer, "nothing if the objects have moved there already; otherwise "+p.fixUnregister(), "the APIService %s leads to a server, so that clients do not see the custom resources", name)
 		case apiService.Labels[cluster.ManagedLabel] == "":
 			p.fail(NotManaged, "delete the APIService: kube-apiserver creates it again with the label", "the APIService %s has no label %s", name, cluster.ManagedLabel)
 		}

@@ -46,6 +46,7 @@ func (m *Migration) PlanBack(ctx context.Context) ([]Finding, error) {
 		{"kube-etcd", p.require(OtherEtcd, m.checkKubeEtcd)},
 		{"encryption", p.require(Encrypted, m.checkEncryption)},
 		{"undefined", p.require(ObjectsUndefined, m.checkUndefined)},
+		{"written", p.require(CopiesWritten, func(ctx context.Context) error { return m.checkWritten(ctx, state) })},
 		{"objects", func(ctx context.Context, _ []definition) error { return p.checkObjectsBack(ctx, state) }},
 		{"updates", p.checkUpdates(state, true)},
 	})

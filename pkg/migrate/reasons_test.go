@@ -477,7 +477,7 @@ var findings = map[Reason]struct {
 			s.etcd["/state"] = `{"phase": "Moved", "revisions": {"things": "5"}}`
 			s.atKube = strings.Replace(usualObject, `"uid"`, `"resourceVersion": "6", "uid"`, 1)
 		},
-		want: "failure 1 objects were written at kube-apiserver after they had moved, and the server does not have that: things/default/one",
+		want: "failure 1 objects were written at kube-apiserver past the server, which does not have them like that: things/default/one",
 	},
 	CopiesDeleted: {finish: true,
 		change: func(s *scene) { s.etcd["/state"] = `{"phase": "Moved", "objects": {"things": 3}}` },

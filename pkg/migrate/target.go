@@ -170,17 +170,22 @@ func (s *session) atServer() target {
 	return atServer{inEtcd{s.config.Etcd, "the server's etcd", func(move move) string { return move.Prefix }, decodeAtServer}, s}
 }
 
-// decodeAtServer encodes an object again. An object of an older storage version can then be
-// compared.
 func decodeAtServer(ctx context.Context, move move, key string, encrypted []byte) (held, error) {
+	data, err := readAtServer(ctx, move, key, encrypted)
+	return held{content: contentOf(data)}, err
+}
+
+// readAtServer encodes an object again. An object of an older storage version can then be
+// compared.
+func readAtServer(ctx context.Context, move move, key string, encrypted []byte) ([]byte, error) {
 	data, _, err := move.Transformer.TransformFromStorage(ctx, encrypted, value.DefaultContext(key))
 	if err == nil {
 		data, err = encode(move.Codec, data)
 	}
 	if err != nil {
-		return held{}, fmt.Errorf("the object %s in the server's etcd can't be read; check --encryption-provider-config: %w", key, err)
+		return nil, fmt.Errorf("the object %s in the server's etcd can't be read; check --encryption-provider-config: %w", key, err)
 	}
-	return held{content: contentOf(data)}, nil
+	return data, nil
 }
 
 func (atServer) encode(move move, object *unstructured.Unstructured) (wanted, error) {

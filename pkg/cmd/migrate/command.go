@@ -94,6 +94,7 @@ type options struct {
 	back     bool
 	dryRun   bool
 	raise    bool
+	discard  bool
 }
 
 func newCommand(name string, base *apiserver.Base, groups []registry.Group, use, short, long string, do func(*cobra.Command, *options, *migrate.Migration) error) *cobra.Command {
@@ -141,6 +142,8 @@ func newCommand(name string, base *apiserver.Base, groups []registry.Group, use,
 	}
 	if use == "plan" || use == "back" || use == "finish" {
 		o.kubeEtcd.addFlags(own)
+		own.BoolVar(&o.discard, "discard-written", false, ""+
+			"Give up what was written to kube-apiserver's copies past the server. Otherwise it keeps objects from moving back, and copies from being deleted.")
 	}
 	if use == "plan" || use == "run" || use == "back" {
 		own.BoolVar(&o.raise, "raise-revision", false, ""+
@@ -169,7 +172,7 @@ func (o *options) migration(ctx context.Context, completed apiserver.CompletedOp
 		Lease:   completed.LeaderElection.ResourceName,
 		Report:  report,
 	}
-	config.RaiseRevision = o.raise
+	config.RaiseRevision, config.DiscardWritten = o.raise, o.discard
 	config.RequestTimeout = completed.ServerRun.RequestTimeout
 	config.MaxElements, config.MaxOwners = completed.Bounds.BodyElements, completed.Bounds.Owners
 	config.Service.Port = &o.port
