@@ -18,12 +18,14 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -42,15 +44,12 @@ func CopiesPolicyName(group string) string { return "crd-apiserver." + group }
 // CopiesPolicy returns a policy, and its binding, with which kube-apiserver stores no objects of a group that a server
 // has. kube-apiserver would store them while it starts, until it knows the APIServices, or while one of these is gone.
 // Such a write would be lost.
-//
-// Namespaces can still be deleted.
 func CopiesPolicy(group string) (*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 	name := CopiesPolicyName(group)
 	policy, binding := WritePolicy(name, group, []string{"*"},
-		fmt.Sprintf(`request.resource.version == %q || request.operation == "DELETE" && `, BypassVersion)+
-			`request.userInfo.username in ["system:serviceaccount:kube-system:namespace-controller", "system:kube-controller-manager"]`,
-		"another server has the objects of "+group+", which kube-apiserver does not know yet: try again; "+
-			"if none is to have them any more, delete the ValidatingAdmissionPolicyBinding "+name)
+		fmt.Sprintf("request.resource.version == %q", BypassVersion),
+		fmt.Sprintf("another server has the objects of %[1]s, and kube-apiserver does not lead there yet: try again; "+
+			"if that goes on, run \"crd-apiserver register\" for the group, or \"crd-apiserver unregister --groups=%[1]s\" if no server has its objects any more", group))
 	binding.Labels = map[string]string{CopiesLabel: "true"}
 	return policy, binding
 }
@@ -83,17 +82,23 @@ func WritePolicy(name, group string, versions []string, allowed, message string)
 		}
 }
 
-// RefuseCopies creates the objects of CopiesPolicy.
+// RefuseCopies applies the objects of CopiesPolicy.
 func RefuseCopies(ctx context.Context, client kubernetes.Interface, group string) error {
 	policy, binding := CopiesPolicy(group)
-	registration := client.AdmissionregistrationV1()
-	if _, err := registration.ValidatingAdmissionPolicies().Create(ctx, policy, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	registration, force := client.AdmissionregistrationV1(), true
+	options := metav1.PatchOptions{FieldManager: "crd-apiserver", Force: &force}
+	data, err := json.Marshal(policy)
+	if err != nil {
 		return err
 	}
-	if _, err := registration.ValidatingAdmissionPolicyBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := registration.ValidatingAdmissionPolicies().Patch(ctx, policy.Name, types.ApplyPatchType, data, options); err != nil {
 		return err
 	}
-	return nil
+	if data, err = json.Marshal(binding); err != nil {
+		return err
+	}
+	_, err = registration.ValidatingAdmissionPolicyBindings().Patch(ctx, binding.Name, types.ApplyPatchType, data, options)
+	return err
 }
 
 // AllowCopies deletes the objects of CopiesPolicy for groups, and returns when all kube-apiservers should know that.
