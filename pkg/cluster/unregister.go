@@ -63,14 +63,10 @@ func Unregister(ctx context.Context, config *rest.Config, service types.Namespac
 	if err != nil {
 		return nil, err
 	}
-	groups := sets.New[string]()
-	for i := range list.Items {
-		if leadsTo(&list.Items[i], service) {
-			names = append(names, list.Items[i].Name)
-			groups.Insert(list.Items[i].Spec.Group)
-		}
+	names, groups := registeredAt(list.Items, service)
+	if err := AllowCopies(ctx, kube, groups...); err != nil {
+		return nil, err
 	}
-	allowed := AllowCopies(ctx, kube, sets.List(groups)...)
 	for _, name := range names {
 		if err := GiveBack(ctx, client.APIServices(), name); err != nil {
 			return nil, fmt.Errorf("APIService %s: %w", name, err)
@@ -92,7 +88,22 @@ func Unregister(ctx context.Context, config *rest.Config, service types.Namespac
 			return nil, fmt.Errorf("APIService %s: %w", name, err)
 		}
 	}
-	return names, allowed
+	return names, nil
+}
+
+// registeredAt returns the APIServices that lead to a Service, and the groups that no other server has any version of.
+func registeredAt(apiServices []apiregistrationv1.APIService, service types.NamespacedName) (names, groups []string) {
+	here, elsewhere := sets.New[string](), sets.New[string]()
+	for i := range apiServices {
+		switch apiService := &apiServices[i]; {
+		case leadsTo(apiService, service):
+			names = append(names, apiService.Name)
+			here.Insert(apiService.Spec.Group)
+		case apiService.Spec.Service != nil:
+			elsewhere.Insert(apiService.Spec.Group)
+		}
+	}
+	return names, sets.List(here.Difference(elsewhere))
 }
 
 func leadsTo(apiService *apiregistrationv1.APIService, service types.NamespacedName) bool {

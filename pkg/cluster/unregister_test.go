@@ -24,6 +24,27 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
+// A group stays registered by the versions that lead to another server.
+func TestRegisteredAt(t *testing.T) {
+	t.Parallel()
+	var apiServices []apiregistrationv1.APIService
+	for _, registered := range []struct{ version, group, service string }{
+		{"v1", "bread.example.com", "oven"}, {"v2", "bread.example.com", "oven"},
+		{"v1", "cake.example.com", "oven"}, {"v2", "cake.example.com", "mixer"},
+		{"v1", "dough.example.com", "mixer"}, {"v1", "egg.example.com", ""}, {"v2", "bread.example.com", ""},
+	} {
+		apiService := apiregistrationv1.APIService{Spec: apiregistrationv1.APIServiceSpec{Version: registered.version, Group: registered.group}}
+		apiService.Name = registered.version + "." + registered.group
+		if registered.service != "" {
+			apiService.Spec.Service = &apiregistrationv1.ServiceReference{Namespace: "bakery", Name: registered.service}
+		}
+		apiServices = append(apiServices, apiService)
+	}
+	names, groups := registeredAt(apiServices, types.NamespacedName{Namespace: "bakery", Name: "oven"})
+	require.Equal(t, []string{"v1.bread.example.com", "v2.bread.example.com", "v1.cake.example.com"}, names)
+	require.Equal(t, []string{"bread.example.com"}, groups)
+}
+
 func TestLeadsTo(t *testing.T) {
 	t.Parallel()
 	oven := types.NamespacedName{Namespace: "bakery", Name: "oven"}
