@@ -43,6 +43,14 @@ func Kubeconfig(flag, path string) (*rest.Config, error) {
 	return config, nil
 }
 
+// UserKubeconfig loads the configuration of a client as kubectl does: from a file, or if none is named from kubectl's own,
+// or from the pod.
+func UserKubeconfig(path string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+}
+
 // podNamespaceFile is where Kubernetes tells a pod its namespace.
 const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 

@@ -27,8 +27,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
@@ -64,12 +62,6 @@ func (r *registration) addFlags(cmd *cobra.Command) {
 	flags.DurationVar(&r.timeout, "timeout", time.Minute, "How long to wait for kube-apiserver.")
 }
 
-func (r *registration) cluster() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = r.kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-}
-
 func newRegisterCommand() *cobra.Command {
 	var (
 		r               registration
@@ -86,7 +78,7 @@ func newRegisterCommand() *cobra.Command {
 			if len(r.groups) == 0 {
 				return errors.New("--groups is not set")
 			}
-			config, err := r.cluster()
+			config, err := cluster.UserKubeconfig(r.kubeconfig)
 			if err != nil {
 				return err
 			}
@@ -127,7 +119,7 @@ func newUnregisterCommand() *cobra.Command {
 			if len(r.groups) == 0 && service.Name == "" {
 				return errors.New("--groups or --service must be set")
 			}
-			config, err := r.cluster()
+			config, err := cluster.UserKubeconfig(r.kubeconfig)
 			if err != nil {
 				return err
 			}

@@ -26,7 +26,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
@@ -71,9 +70,7 @@ func NewCommand() *cobra.Command {
 			if service.Name == "" {
 				return errors.New("--service is not set")
 			}
-			rules := clientcmd.NewDefaultClientConfigLoadingRules()
-			rules.ExplicitPath = kubeconfig
-			config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+			config, err := cluster.UserKubeconfig(kubeconfig)
 			if err != nil {
 				return err
 			}
