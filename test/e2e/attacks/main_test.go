@@ -162,6 +162,7 @@ spec:
 // serve has the server that is attacked run.
 func serve(ctx context.Context, cp *controlplane.ControlPlane) (err error) {
 	server.Component = cp.APIServer
+	cp.AfterTests(func() error { return errors.Join(server.leave(), webhook.leave()) })
 	if !framework.WithCRDServer() {
 		return nil
 	}

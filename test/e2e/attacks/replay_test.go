@@ -17,7 +17,6 @@ package attacks
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -53,7 +52,6 @@ const shortAttack = "bodies as large as they may be"
 // others meanwhile.
 func TestAttacks(t *testing.T) {
 	duration, long := perAttack(t)
-	t.Cleanup(func() { require.NoError(t, errors.Join(server.leave(), webhook.leave())) })
 	admin := framework.AdminConfig(t, cp, server.Component)
 	before, err := framework.Usage(admin)
 	require.NoError(t, err)
