@@ -71,7 +71,7 @@ func (e *examination) checkBackend(ctx context.Context, b backend) []Finding {
 	var expires time.Time
 	for _, trust := range e.trusts(b) {
 		if trust.anybody {
-			results = append(results, warning(trust.names(", ")+" trusts whoever answers, since insecureSkipTLSVerify is set", "set caBundle instead"))
+			results = append(results, warning(trust.names(", ")+" trusts any server, since insecureSkipTLSVerify is set", "set caBundle instead"))
 			continue
 		}
 		for _, address := range addresses {

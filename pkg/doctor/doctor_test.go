@@ -258,7 +258,7 @@ func TestCheckEverything(t *testing.T) {
 		want    string
 	}{
 		"what it needs": {false, ""},
-		"everything":    {true, "system:serviceaccount:kitchen:apiserver may do everything in the cluster, and so may whoever gets into the server"},
+		"everything":    {true, "system:serviceaccount:kitchen:apiserver may do everything in the cluster, and so may any intruder into the server"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kube := kubefake.NewClientset()

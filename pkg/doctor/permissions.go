@@ -94,7 +94,7 @@ func (e *examination) checkEverything(ctx context.Context) ([]Finding, error) {
 	if !allowed {
 		return nil, nil
 	}
-	return []Finding{warning(e.user()+" may do everything in the cluster, and so may whoever gets into the server",
+	return []Finding{warning(e.user()+" may do everything in the cluster, and so may any intruder into the server",
 		"unless objects are being moved, delete the ClusterRoleBinding that allows it, which of servers of this module is that of the component migrate").
 		by("kubectl get clusterrolebindings --output=wide")}, nil
 }

@@ -44,7 +44,7 @@ func (e *examination) checkTrust(ctx context.Context, b backend) (results []Find
 	var expires time.Time
 	for _, trust := range e.trusts(b) {
 		if trust.anybody {
-			results = append(results, warning(trust.names(", ")+" trusts whoever answers, since insecureSkipTLSVerify is set", "set caBundle instead").
+			results = append(results, warning(trust.names(", ")+" trusts any server, since insecureSkipTLSVerify is set", "set caBundle instead").
 				by("%s", trustCommand(trust, secrets)))
 			continue
 		}

@@ -138,7 +138,7 @@ func faults(t *testing.T) map[string]*fault {
 		"a caBundle that has expired": {server: sample, repaired: true, since: true, commands: spec(sample, fmt.Sprintf(`{"spec":{"caBundle":%q}}`, base64.StdEncoding.EncodeToString(old.Cert))),
 			want: []wanted{{"failure", "certificate", `^the caBundle of \S+, \S+ has expired on \S+$`, trustsServing, nil}}},
 		"a server that nobody checks": {server: metrics, repaired: true, commands: spec(metrics, `{"spec":{"caBundle":null,"insecureSkipTLSVerify":true}}`),
-			want: []wanted{{"warning", "certificate", `trusts whoever answers, since insecureSkipTLSVerify is set$`, trustsServing, nil}}},
+			want: []wanted{{"warning", "certificate", `trusts any server, since insecureSkipTLSVerify is set$`, trustsServing, nil}}},
 		"a certificate that has expired": {server: sample, outside: shows(cp.PKI.ServingCA, controlplane.Certificate{Hosts: []string{sample.host()}, NotBefore: now.Add(-48 * time.Hour), NotAfter: now.Add(-time.Hour)}), repaired: true, since: true,
 			want: []wanted{{"failure", "certificate", `^the certificate that the server serves has expired`, restarts, nil}}},
 		"a certificate for another name": {server: metrics, outside: shows(cp.PKI.ServingCA, controlplane.Certificate{Hosts: []string{"metrics-server"}}), repaired: true, since: true,

@@ -86,7 +86,7 @@ func testDoctorOnPermissions(t *testing.T) {
 			}
 			return nil
 		})
-		requireSymptom(t, `warning permissions: `+user+` may do everything in the cluster, and so may whoever gets into the server: unless objects are being moved, delete the ClusterRoleBinding that allows it, which of servers of this module is that of the component migrate`)
+		requireSymptom(t, `warning permissions: `+user+` may do everything in the cluster, and so may any intruder into the server: unless objects are being moved, delete the ClusterRoleBinding that allows it, which of servers of this module is that of the component migrate`)
 	})
 	t.Run("of another service account", func(t *testing.T) {
 		_, without := doctor(t, cp, "--service-account=other")
@@ -213,7 +213,7 @@ func testDoctorOnCertificate(t *testing.T) {
 	})
 	t.Run("that is not looked at", func(t *testing.T) {
 		changeAPIServices(t, func(spec *apiregistrationv1.APIServiceSpec) { spec.CABundle, spec.InsecureSkipTLSVerify = nil, true })
-		requireSymptom(t, `warning certificate: v1\.\S+, v1beta1\.\S+, v1alpha1\.\S+ trusts whoever answers, since insecureSkipTLSVerify is set: set caBundle instead`)
+		requireSymptom(t, `warning certificate: v1\.\S+, v1beta1\.\S+, v1alpha1\.\S+ trusts any server, since insecureSkipTLSVerify is set: set caBundle instead`)
 	})
 	t.Run("that the APIServices do not trust", func(t *testing.T) {
 		changeAPIServices(t, func(spec *apiregistrationv1.APIServiceSpec) { spec.CABundle = stranger.CertPEM() })
