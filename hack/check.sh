@@ -88,6 +88,9 @@ if ((${#packages[@]} > 0)); then
 fi
 
 step 'done'
+for directory in ${directories}; do
+	[[ ${directory} != test/e2e/* ]] || echo "${directory} has changed: also run go test -vet=off -count=1 ./${directory}"
+done
 # A row of the table in CONTRIBUTING.md: | `directory` | `command` |
 while IFS='|' read -r _ directory commands _; do
 	directory=${directory//[\` ]/}

@@ -48,6 +48,8 @@ var (
 	noAnchor = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 	// wordsFirst finds sections that do not begin with indented code.
 	wordsFirst = regexp.MustCompile(`(?m)^### (.+)\n+\S`)
+	// reader finds for whom a page is.
+	reader     = regexp.MustCompile(`\A# .+\n+For (all readers|authors|contributors|maintainers|operators|owners|teams|users)\b`)
 	figureRows = regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \|`)
 )
 
@@ -98,6 +100,9 @@ func check(root fs.FS) (findings []string, err error) {
 		generated := strings.HasPrefix(name, "docs/reference/")
 		if words := len(strings.Fields(p.text)); words > maxWords && !generated {
 			complain("%d words, at most %d are read: split the page, or move notes to docs/lab", words, maxWords)
+		}
+		if slices.Contains([]string{"docs", "docs/crd-apiserver", "docs/operations", "docs/reference"}, path.Dir(name)) && name != "docs/README.md" && !reader.MatchString(p.text) {
+			complain("its first words do not say for which readers it is")
 		}
 		if strings.HasPrefix(name, "docs/operations/runbooks") {
 			for _, runbook := range wordsFirst.FindAllStringSubmatch(p.text, -1) {
@@ -230,8 +235,8 @@ func TestPages(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct {
-		readme, runbooks string
-		want             []string
+		readme, runbooks, first string
+		want                    []string
 	}{
 		"an anchor":           {readme: "# A `b`, c\n[here](#a-b-c), [there](docs/a.md#two-words)"},
 		"a missing heading":   {readme: "[there](docs/a.md#three)", want: []string{`README.md: docs/a.md has no heading "three"`}},
@@ -253,18 +258,23 @@ func TestCheck(t *testing.T) {
 			readme: "[a](docs/a.md) [b](docs/operations/runbooks.md)", runbooks: "### AFails\n\nWords.\n\n    kubectl get a\n\n### BFails\n\n    kubectl get b\n",
 			want: []string{"docs/operations/runbooks.md: the runbook AFails does not begin with commands"},
 		},
+		"readers":            {readme: "[a](docs/a.md)", first: "For every reader", want: []string{"docs/a.md: its first words do not say for which readers it is"}},
 		"many words of code": {readme: "[a](docs/a.md)\n```\n" + strings.Repeat(" word", maxWords) + "\n```\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			first := test.first
+			if first == "" {
+				first = "For authors."
+			}
 			files := fstest.MapFS{
 				"README.md":              {Data: []byte(test.readme)},
-				"docs/a.md":              {Data: []byte("# Two words\n[figures](benchmarks/README.md)")},
+				"docs/a.md":              {Data: []byte("# Two words\n" + first + "\n[figures](benchmarks/README.md)")},
 				figures:                  {Data: []byte("| figure | value |\n| --- | --- |\n| memory of a pizza | 3 kB |\n[a](../reference/long.md)")},
-				"docs/reference/long.md": {Data: []byte(strings.Repeat("word ", 2*maxWords))},
+				"docs/reference/long.md": {Data: []byte("# Flags\n\nFor operators. " + strings.Repeat("word ", 2*maxWords))},
 				"pkg/ignored.md":         {Data: []byte("[b](b.md)")},
 			}
 			if test.runbooks != "" {
-				files["docs/operations/runbooks.md"] = &fstest.MapFile{Data: []byte(test.runbooks)}
+				files["docs/operations/runbooks.md"] = &fstest.MapFile{Data: []byte("# Runbooks\n\nFor operators.\n\n" + test.runbooks)}
 			}
 			got, err := check(files)
 			if err != nil {

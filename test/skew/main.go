@@ -118,7 +118,7 @@ func runVersion(ctx context.Context, timeout time.Duration, version, commit stri
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
 	events := filepath.Join(temp, "events.json")
-	args := []string{"run", "./hack/testrun", "-trimpath", "-count=1", "-p=2", "-timeout=" + timeout.String()}
+	args := []string{"run", "./hack/testrun", "-vet=off", "-trimpath", "-count=1", "-p=2", "-timeout=" + timeout.String()}
 	for _, name := range packages {
 		args = append(args, "./test/"+name)
 	}
