@@ -304,9 +304,9 @@ func TakeElementsMemory(ctx context.Context, elements, most int) error {
 	return errTooMuchMemory("bodies of many elements")
 }
 
-// TakeHistoryMemory takes memory for the state of an object that watch caches will keep for HistoryTime, or until forget
-// is called. Past changes refuse only changes of large objects.
-func TakeHistoryMemory(ctx context.Context, object runtime.Object) (forget func(), err error) {
+// TakeHistoryMemory takes memory for the state of an object that so many watch caches will keep for HistoryTime, or until
+// forget is called. Past changes refuse only changes of large objects.
+func TakeHistoryMemory(ctx context.Context, object runtime.Object, caches int64) (forget func(), err error) {
 	s, ok := ctx.Value(reservationKey{}).(listReservation)
 	if !ok || s.system {
 		return func() {}, nil
@@ -315,6 +315,7 @@ func TakeHistoryMemory(ctx context.Context, object runtime.Object) (forget func(
 	if size < pastObject {
 		return func() {}, nil
 	}
+	size *= caches
 	if !s.history.Take(s.user, size) {
 		return func() {}, apierrors.NewTooManyRequests("this user has changed as much of large objects of late as it leaves to others", budgetRetrySeconds)
 	}

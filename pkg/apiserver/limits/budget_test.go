@@ -186,12 +186,12 @@ func TestHistoryMemory(t *testing.T) {
 					return context.WithValue(t.Context(), reservationKey{}, listReservation{memory.reserve(accountOfUser(user)), 1, 1})
 				}
 				for range test.changes {
-					_, err := TakeHistoryMemory(ctx(of), object)
+					_, err := TakeHistoryMemory(ctx(of), object, 1)
 					require.NoError(t, err)
 				}
 				time.Sleep(test.after)
 				for range 2 { // Forgotten changes count no more.
-					forget, err := TakeHistoryMemory(ctx(test.user), object)
+					forget, err := TakeHistoryMemory(ctx(test.user), object, 1)
 					if test.err != "" {
 						require.EqualError(t, err, test.err)
 					} else {

@@ -32,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/apis/example"
 	examplev1 "k8s.io/apiserver/pkg/apis/example/v1"
+	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage"
@@ -51,14 +52,27 @@ func TestDecoratorsAreListed(t *testing.T) {
 		listed = append(listed, match[1])
 	}
 	etcd := registrytesting.StartEtcd(t)
-	require.Equal(t, listed, decoratorsOf(newPods(t, etcd.Endpoint(), true)))
+	require.Equal(t, listed, decoratorsOf(newPods(t, registry.StatusErrors(newGetter(t, etcd.Endpoint(), true)))))
 
 	listed = slices.DeleteFunc(listed, func(name string) bool { return name == "Cacher" || name == "historicStorage" })
-	require.Equal(t, listed, decoratorsOf(newPods(t, etcd.Endpoint(), false)), "without a watch cache")
+	require.Equal(t, listed, decoratorsOf(newPods(t, registry.StatusErrors(newGetter(t, etcd.Endpoint(), false)))), "without a watch cache")
 }
 
-// newPods returns the storage that a kind of a server has, for a kind of the library's tests.
-func newPods(t *testing.T, endpoint string, cached bool) storage.Interface {
+// A custom resource has a cache for each version, and each keeps former states of the objects.
+func TestCachesAreCounted(t *testing.T) {
+	getter := newGetter(t, registrytesting.StartEtcd(t).Endpoint(), true)
+	first, ok := newPods(t, getter).(*boundedStorage)
+	require.True(t, ok)
+	require.EqualValues(t, 1, first.caches.Load())
+	t.Run("another version", func(t *testing.T) {
+		newPods(t, getter)
+		require.EqualValues(t, 2, first.caches.Load())
+	})
+	require.EqualValues(t, 1, first.caches.Load())
+}
+
+// newGetter returns how a server stores its kinds.
+func newGetter(t *testing.T, endpoint string, cached bool) generic.RESTOptionsGetter {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
@@ -72,7 +86,13 @@ func newPods(t *testing.T, endpoint string, cached bool) storage.Interface {
 	s, err := Config{Etcd: options, Embedded: true, Transactions: true}.ApplyTo(config, scheme, codecs)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
-	pods, err := registry.StatusErrors(config.RESTOptionsGetter).GetRESTOptions(example.Resource("pods"), &example.Pod{})
+	return config.RESTOptionsGetter
+}
+
+// newPods returns the storage that a kind of a server has, for a kind of the library's tests.
+func newPods(t *testing.T, getter generic.RESTOptionsGetter) storage.Interface {
+	t.Helper()
+	pods, err := getter.GetRESTOptions(example.Resource("pods"), &example.Pod{})
 	require.NoError(t, err)
 	stored, destroy, err := pods.Decorator(pods.StorageConfig, "/pods/", func(object runtime.Object) (string, error) { return storage.NamespaceKeyFunc("/pods/", object) },
 		func() runtime.Object { return &example.Pod{} }, func() runtime.Object { return &example.PodList{} }, storage.DefaultNamespaceScopedAttr, nil, nil)

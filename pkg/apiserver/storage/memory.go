@@ -44,6 +44,8 @@ type boundedStorage struct {
 	newObject func() runtime.Object
 	large     *limits.LargestObject
 	writes    *largeWrites
+	// caches are the watch caches of the resource: a custom resource has one for each version.
+	caches *atomic.Int64
 
 	// average is the size of an object as it is stored, as it was at some nanosecond.
 	average, at atomic.Int64
@@ -143,7 +145,7 @@ func (s *boundedStorage) GuaranteedUpdate(ctx context.Context, key string, desti
 			return nil, nil, err
 		}
 		forget() // It may be another attempt.
-		if forget, err = limits.TakeHistoryMemory(ctx, changed); err != nil {
+		if forget, err = limits.TakeHistoryMemory(ctx, changed, s.caches.Load()); err != nil {
 			return nil, nil, err
 		}
 		s.writes.add(key, s.large.Observe(changed))
@@ -176,7 +178,7 @@ func (s *boundedStorage) Delete(ctx context.Context, key string, out runtime.Obj
 			return err
 		}
 		var err error
-		forget, err = limits.TakeHistoryMemory(ctx, object)
+		forget, err = limits.TakeHistoryMemory(ctx, object, s.caches.Load())
 		return err
 	}
 	err := s.Interface.Delete(ctx, key, out, preconditions, validateRead, cached, opts)

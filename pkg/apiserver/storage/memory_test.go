@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,13 +161,19 @@ func (s *storedObject) Delete(ctx context.Context, key string, object runtime.Ob
 	return validate(ctx, object)
 }
 
+func caches(number int64) *atomic.Int64 {
+	caches := new(atomic.Int64)
+	caches.Store(number)
+	return caches
+}
+
 // storages are how an object may be stored, by what is known of it.
 func storages() map[string]func(*storedObject) *boundedStorage {
 	cached := func(object *storedObject) *boundedStorage {
 		large := new(limits.LargestObject)
 		large.Observe(&object.PartialObjectMetadata)
 		return &boundedStorage{
-			Interface: object, large: large, writes: new(largeWrites),
+			Interface: object, large: large, writes: new(largeWrites), caches: caches(1),
 			newObject: func() runtime.Object { return &metav1.PartialObjectMetadata{} },
 		}
 	}
@@ -177,19 +184,19 @@ func storages() map[string]func(*storedObject) *boundedStorage {
 			return cached(object)
 		},
 		"without a cache": func(object *storedObject) *boundedStorage {
-			return &boundedStorage{Interface: object, large: new(limits.LargestObject), writes: new(largeWrites)}
+			return &boundedStorage{Interface: object, large: new(limits.LargestObject), writes: new(largeWrites), caches: caches(1)}
 		},
 		"created in another version": func(object *storedObject) *boundedStorage {
 			object.uncached = true
 			created, other := cached(object), cached(object)
-			other.writes = created.writes
+			other.writes, other.caches = created.writes, caches(2)
 			_ = created.Create(context.Background(), "a", &object.PartialObjectMetadata, nil, 0) // It has no errors.
 			return other
 		},
 		"changed in another version": func(object *storedObject) *boundedStorage {
 			object.uncached = true
 			changed, other := cached(object), cached(object)
-			other.writes = changed.writes
+			other.writes, other.caches = changed.writes, caches(3)
 			_ = changed.GuaranteedUpdate(context.Background(), "a", &metav1.PartialObjectMetadata{}, false, nil, toVersion("2"), nil) // It has no errors.
 			object.reads = 0
 			return other
@@ -269,9 +276,9 @@ func testLargeObjects(t *testing.T, stored func(*storedObject) *boundedStorage) 
 							return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", int(bytes))}}
 						}
 						left := bounds.RequestMemory/4 - times*size
-						_, err := limits.TakeHistoryMemory(ctx, of(left+about))
+						_, err := limits.TakeHistoryMemory(ctx, of(left+about), 1)
 						assert.True(t, apierrors.IsTooManyRequests(err), "got error %v", err)
-						forget, err := limits.TakeHistoryMemory(ctx, of(left-about))
+						forget, err := limits.TakeHistoryMemory(ctx, of(left-about), 1)
 						require.NoError(t, err)
 						forget()
 					})
@@ -281,7 +288,7 @@ func testLargeObjects(t *testing.T, stored func(*storedObject) *boundedStorage) 
 					requireTaken(test.during)
 				})
 				requireTaken(0)
-				requireHistory(test.history)
+				requireHistory(test.history * store.caches.Load())
 				time.Sleep(2 * time.Minute)
 				requireHistory(0)
 			})

@@ -44,7 +44,7 @@ import (
 
 // withCache adds the decorators and, for resources that have one, the watch cache.
 func (s *Storage) withCache(getter generic.RESTOptionsGetter, raw rawStorage) generic.RESTOptionsGetter {
-	return watchHistory{getter, s.Etcd, raw, s.history, new(largeWrites)}
+	return watchHistory{getter, s.Etcd, raw, s.history, new(largeWrites), new(cacheCounts)}
 }
 
 // BaseStorage makes the stores of a Base work like those of the groups in Go. They bound their
@@ -63,6 +63,15 @@ type watchHistory struct {
 	raw     rawStorage
 	history *history
 	writes  *largeWrites
+	caches  *cacheCounts
+}
+
+// cacheCounts has the number of watch caches of each resource.
+type cacheCounts struct{ counts sync.Map }
+
+func (c *cacheCounts) of(prefix string) *atomic.Int64 {
+	count, _ := c.counts.LoadOrStore(prefix, new(atomic.Int64))
+	return count.(*atomic.Int64)
 }
 
 // GetRESTOptions returns how a resource is stored.
@@ -109,10 +118,13 @@ func (h watchHistory) decorator(newCache func(cacher.Config, storage.Interface) 
 			destroy()
 			return nil, func() {}, err
 		}
-		moved := &movedStorage{Interface: layer.Interface, history: h.history, group: config.GroupResource.Group}  // Also ends watches of the cache.
-		awaited := &awaitedCache{moved, layer.wait, time.Now().Add(fillTimeout)}                                   // A new cache refuses lists and watches.
-		bounded := &boundedStorage{Interface: awaited, newObject: layer.newObject, large: large, writes: h.writes} // Charges for the results of all others.
+		caches := h.caches.of(prefix)
+		caches.Add(1)
+		moved := &movedStorage{Interface: layer.Interface, history: h.history, group: config.GroupResource.Group}                  // Also ends watches of the cache.
+		awaited := &awaitedCache{moved, layer.wait, time.Now().Add(fillTimeout)}                                                   // A new cache refuses lists and watches.
+		bounded := &boundedStorage{Interface: awaited, newObject: layer.newObject, large: large, writes: h.writes, caches: caches} // Charges for the results of all others.
 		return bounded, sync.OnceFunc(func() {
+			caches.Add(-1)
 			layer.stop()
 			destroy()
 		}), nil
