@@ -28,7 +28,7 @@ git clone --quiet --no-local . "${copy}"
 cd "${copy}"
 hack/rename-module.sh "${new}" security@example.org @some-team/reviewers
 go build ./cmd/... ./pkg/...
-left=$(git grep --files-with-matches --fixed-strings "${old}" || true)
+left=$(git grep --files-with-matches --fixed-strings -e "${old}" -e "$(tr '/-' '._' <<<"${old}")" || true)
 [[ -z ${left} ]] || fail "These files still name ${old}:" "${left}"
 left=$(git grep -e 'security@example[.]com' -e '@example/maintainers' -- '*.md' .github || true)
 [[ -z ${left} ]] || fail 'There is a contact that nobody has chosen:' "${left}"

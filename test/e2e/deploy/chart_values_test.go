@@ -394,6 +394,7 @@ func TestChartRefusals(t *testing.T) {
 			"another mode's volume":   {"mode=ha,storage.size=1Gi", "at '/storage/size': value must be '8Gi'"},
 			"another mode's etcd":     {"etcd.resources.limits.memory=1Gi", "at '/etcd/resources': 'const' failed"},
 			"another mode's quota":    {"etcd.quotaBytes=4294967296", "at '/etcd/quotaBytes': value must be 2147483648"},
+			"nothing":                 {"mode=none", "at '/webhook/enabled': value must be true"},
 			"backup without server":   {"mode=none,backup.enabled=true", "at '/backup/enabled': value must be false"},
 			"no name":                 {"name=Trattoria", "'Trattoria' does not match pattern"},
 			"no flag":                 {"server.extraArgs={v=2}", "'v=2' does not match pattern"},
