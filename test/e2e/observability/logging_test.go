@@ -27,6 +27,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -215,5 +216,8 @@ func TestRequestsThatAreGivenUp(t *testing.T) {
 	t.Log(codes)
 	log, err := os.ReadFile(server.LogFile())
 	require.NoError(t, err)
-	require.Empty(t, regexp.MustCompile(`(?m)^E.*`).FindAllString(string(log), -1))
+	// The library logs if a client leaves while an event is written.
+	require.Empty(t, slices.DeleteFunc(regexp.MustCompile(`(?m)^E.*`).FindAllString(string(log), -1), func(line string) bool {
+		return strings.Contains(line, `"Failed to encode watch event" err="http2: stream closed"`) || strings.Contains(line, `"Failed to encode watch event" err="client disconnected"`)
+	}))
 }
