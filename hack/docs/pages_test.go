@@ -102,7 +102,7 @@ func check(root fs.FS) (findings []string, err error) {
 			complain("%d words, at most %d are read: split the page, or move notes to docs/lab", words, maxWords)
 		}
 		if slices.Contains([]string{"docs", "docs/crd-apiserver", "docs/operations", "docs/reference"}, path.Dir(name)) && name != "docs/README.md" && !reader.MatchString(p.text) {
-			complain("its first words do not say for which readers it is")
+			complain("its first words do not name its readers")
 		}
 		if strings.HasPrefix(name, "docs/operations/runbooks") {
 			for _, runbook := range wordsFirst.FindAllStringSubmatch(p.text, -1) {
@@ -258,7 +258,7 @@ func TestCheck(t *testing.T) {
 			readme: "[a](docs/a.md) [b](docs/operations/runbooks.md)", runbooks: "### AFails\n\nWords.\n\n    kubectl get a\n\n### BFails\n\n    kubectl get b\n",
 			want: []string{"docs/operations/runbooks.md: the runbook AFails does not begin with commands"},
 		},
-		"readers":            {readme: "[a](docs/a.md)", first: "For every reader", want: []string{"docs/a.md: its first words do not say for which readers it is"}},
+		"readers":            {readme: "[a](docs/a.md)", first: "For every reader", want: []string{"docs/a.md: its first words do not name its readers"}},
 		"many words of code": {readme: "[a](docs/a.md)\n```\n" + strings.Repeat(" word", maxWords) + "\n```\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,11 +19,13 @@ package migrate
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -62,6 +64,35 @@ func TestAbortRegistersAgain(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, led, apiService.Spec)
 			require.Equal(t, map[string]string{cluster.RegisteredLabel: "true"}, apiService.Labels)
+		})
+	}
+}
+
+// A group that had been registered once stayed read-only after kube-apiserver was to serve it again.
+func TestNoPolicyStays(t *testing.T) {
+	etcd := newMigration(t).config.Etcd
+	for name, test := range map[string]struct {
+		state string
+		do    func(*Migration) error
+	}{
+		"abort":             {`{"phase": "Copying"}`, func(m *Migration) error { return m.Abort(t.Context()) }},
+		"finish after back": {`{"phase": "Returned"}`, func(m *Migration) error { return m.Finish(t.Context()) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene := usualScene()
+			scene.defined, scene.etcd = true, map[string]string{"/state": test.state}
+			scene.apiService.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: cluster.LocalReason}}
+			m := scene.migration(t, etcd)
+			m.config.Report = func(progress Progress) { t.Log(progress.Message) }
+			m.config.Cluster = &rest.Config{Transport: always(answered(http.StatusOK, nil, "{}"))}
+			require.NoError(t, test.do(m))
+			var deleted []string
+			for _, action := range m.dynamic.(*dynamicfake.FakeDynamicClient).Actions() {
+				if deletion, ok := action.(clienttesting.DeleteAction); ok && deletion.GetName() == cluster.CopiesPolicyName("example.com") {
+					deleted = append(deleted, deletion.GetResource().Resource)
+				}
+			}
+			require.Equal(t, []string{"validatingadmissionpolicybindings", "validatingadmissionpolicies"}, deleted)
 		})
 	}
 }

@@ -49,7 +49,7 @@ var conditions = map[string]struct {
 	operation   admissionregistrationv1.OperationType
 	subresource string
 	dryRun      bool
-	// byEditor requests come from a user who may write pizzas, and season them.
+	// byEditor requests come from a user with permission to write pizzas, and to season them.
 	byEditor   bool
 	conditions []string
 	ignore     bool

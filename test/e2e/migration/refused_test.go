@@ -302,7 +302,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// intruder is a user who may update menus, but not their status, and not with invalid values. It
+// intruder is a user with permission to update menus, but not their status, and not with invalid values. It
 // tries to by the version that exists while objects move back.
 type intruder struct {
 	stop func()
