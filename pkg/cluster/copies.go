@@ -38,13 +38,13 @@ const (
 	copiesSettle = 2 * time.Second
 )
 
-// CopiesPolicyName returns the name of the objects of CopiesPolicy.
+// CopiesPolicyName returns the name of the objects of copiesPolicy.
 func CopiesPolicyName(group string) string { return "crd-apiserver." + group }
 
-// CopiesPolicy returns a policy, and its binding, with which kube-apiserver stores no objects of a group that a server
+// copiesPolicy returns a policy, and its binding, with which kube-apiserver stores no objects of a group that a server
 // has. kube-apiserver would store them while it starts, until it knows the APIServices, or while one of these is gone.
 // Such a write would be lost.
-func CopiesPolicy(group string) (*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
+func copiesPolicy(group string) (*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 	name := CopiesPolicyName(group)
 	policy, binding := WritePolicy(name, group, []string{"*"},
 		fmt.Sprintf("request.resource.version == %q", BypassVersion),
@@ -82,11 +82,11 @@ func WritePolicy(name, group string, versions []string, allowed, message string)
 		}
 }
 
-// RefuseCopies applies the objects of CopiesPolicy.
-func RefuseCopies(ctx context.Context, client kubernetes.Interface, group string) error {
-	policy, binding := CopiesPolicy(group)
+// RefuseCopies applies the objects of copiesPolicy.
+func RefuseCopies(ctx context.Context, client kubernetes.Interface, group string, dryRun ...string) error {
+	policy, binding := copiesPolicy(group)
 	registration, force := client.AdmissionregistrationV1(), true
-	options := metav1.PatchOptions{FieldManager: "crd-apiserver", Force: &force}
+	options := metav1.PatchOptions{FieldManager: "crd-apiserver", Force: &force, DryRun: dryRun}
 	data, err := json.Marshal(policy)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func RefuseCopies(ctx context.Context, client kubernetes.Interface, group string
 	return err
 }
 
-// AllowCopies deletes the objects of CopiesPolicy for groups, and returns when all kube-apiservers should know that.
+// AllowCopies deletes the objects of copiesPolicy for groups, and returns when all kube-apiservers should know that.
 func AllowCopies(ctx context.Context, client kubernetes.Interface, groups ...string) error {
 	registration, existed := client.AdmissionregistrationV1(), false
 	for _, group := range groups {

@@ -287,8 +287,7 @@ func (m *Migration) tryRefuseCopies(ctx context.Context) error {
 	if !m.config.Defined {
 		return nil // The definitions are not served.
 	}
-	policy, binding := cluster.CopiesPolicy(m.config.Group)
-	return m.apply(ctx, policy, binding)
+	return cluster.RefuseCopies(ctx, m.kube, m.config.Group, m.dryRun...)
 }
 
 // allowCopies lets kube-apiserver store objects of the group again.
