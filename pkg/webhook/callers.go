@@ -59,7 +59,7 @@ func readPath(file string) (string, error) {
 // trusted exempts the IP addresses of callers from the bound of connections. Each review takes a connection of its own.
 func trusted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		transport.Trust(req.Context())
+		transport.Trust(req)
 		next.ServeHTTP(w, req)
 	})
 }

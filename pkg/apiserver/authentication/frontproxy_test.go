@@ -20,6 +20,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -33,6 +35,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 )
 
 // rotatedCA is a bundle that changes.
@@ -182,3 +187,73 @@ func TestVerifiedFrontProxy(t *testing.T) {
 		}
 	})
 }
+
+// The certificate of a front proxy is verified once for its connection, and again when the certificate authorities
+// have changed.
+func TestFrontProxyOfConnection(t *testing.T) {
+	bundle := func(ca *testCA) []byte {
+		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.certificate.Raw})
+	}
+	first, second := newCA(t, "first", nil), newCA(t, "second", nil)
+	client := newCA(t, "front-proxy-client", first)
+	proxies := &rotatedCA{}
+	none := headerrequest.StaticStringSlice{}
+	config := &authenticatorfactory.RequestHeaderConfig{
+		UsernameHeaders: headerrequest.StaticStringSlice{"X-Remote-User"}, UIDHeaders: none, GroupHeaders: none, ExtraHeaderPrefixes: none,
+		CAContentProvider: proxies, AllowedClientNames: none,
+	}
+	library, _, err := authenticatorfactory.DelegatingAuthenticatorConfig{RequestHeaderConfig: config}.New()
+	require.NoError(t, err)
+	clientCAs := dynamiccertificates.NewUnionCAContentProvider(&rotatedCA{}, proxies)
+	proxy := NewFrontProxy(library, config, clientCAs)
+	drain := transport.NewDrain(10, limits.DefaultBounds())
+	server := httptest.NewUnstartedServer(drain.Handler(transport.WithKnownCertificates(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		trusted := transport.Trusted(req)
+		response, ok, _ := proxy.AuthenticateRequest(req)
+		_, _ = io.WriteString(w, answer{trusted, ok && response.User.GetName() == "anna"}.String())
+	}), clientCAs)))
+	server.EnableHTTP2 = true
+	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+	server.Listener = drain.Listener(server.Listener)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	connection := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
+		InsecureSkipVerify: true,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return &tls.Certificate{Certificate: [][]byte{client.certificate.Raw}, PrivateKey: client.key}, nil
+		},
+	}}
+	t.Cleanup(connection.CloseIdleConnections)
+
+	ask := func() string {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+		require.NoError(t, err)
+		req.Header.Set("X-Remote-User", "anna")
+		response, err := connection.RoundTrip(req)
+		require.NoError(t, err)
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		return string(body)
+	}
+	for _, step := range []struct {
+		name     string
+		rotate   [][]byte
+		believed bool
+	}{
+		{"the first authority", [][]byte{bundle(first)}, true},
+		{"another authority", [][]byte{bundle(second)}, false},
+		{"both authorities", [][]byte{bundle(first), bundle(second)}, true},
+	} {
+		proxies.rotate(step.rotate...)
+		require.Equal(t, answer{false, step.believed}.String(), ask(), step.name)
+		// A minute may end between two requests.
+		later := []string{ask(), ask()}
+		require.Contains(t, later, answer{step.believed, step.believed}.String(), step.name)
+	}
+}
+
+// answer tells whether the connection had been verified, and whether its headers were believed.
+type answer struct{ trusted, believed bool }
+
+func (a answer) String() string { return fmt.Sprintf("trusted %t, believed %t", a.trusted, a.believed) }

@@ -84,7 +84,7 @@ func endHandshake(conn *boundedConn, presented []*x509.Certificate) error {
 // Here, only keys of certificate authorities are used, once for a connection. After a minute, or when the certificate
 // authorities change, they are used again.
 //
-// It authenticates nobody: the certificates that are left are verified for each request.
+// It authenticates nobody: certificates of users that are left are verified for each request.
 func WithKnownCertificates(next http.Handler, authorities dynamiccertificates.CAContentProvider) http.Handler {
 	if authorities == nil {
 		return next // Then the server asks for no certificates.

@@ -21,6 +21,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/http"
 	"sync"
 
 	"k8s.io/utils/lru"
@@ -223,15 +224,16 @@ func withConnection(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, conn)
 }
 
-// Trust exempts a connection from pacing and its IP address from the connection bound. The front
+// Trust exempts the connection of a request from pacing, and its IP address from the connection bound. The front
 // proxy sends the requests of many clients from one address, and needs a connection for each
 // WebSocket.
-func Trust(ctx context.Context) {
-	conn, ok := ctx.Value(connectionKey{}).(*drainedConn)
-	if !ok || conn.trusted.Swap(true) {
+func Trust(req *http.Request) {
+	conn, ok := req.Context().Value(connectionKey{}).(*drainedConn)
+	if !ok {
 		return
 	}
-	if bounded := boundOf(conn); bounded != nil {
+	conn.proven.Store(req.TLS)
+	if bounded := boundOf(conn); !conn.trusted.Swap(true) && bounded != nil {
 		bounded.trust()
 	}
 }
@@ -248,8 +250,9 @@ func boundOf(conn net.Conn) *boundedConn {
 	return bounded
 }
 
-// Trusted tells whether Trust was called for the connection of a request's context.
-func Trusted(ctx context.Context) bool {
-	conn, ok := ctx.Value(connectionKey{}).(*drainedConn)
-	return ok && conn.trusted.Load()
+// Trusted tells whether Trust was called for a request of the same connection since WithKnownCertificates has last
+// verified its certificates.
+func Trusted(req *http.Request) bool {
+	conn, ok := req.Context().Value(connectionKey{}).(*drainedConn)
+	return ok && req.TLS != nil && conn.proven.Load() == req.TLS
 }

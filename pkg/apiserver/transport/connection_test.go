@@ -194,8 +194,8 @@ func TestConnectionsOfFrontProxy(t *testing.T) {
 		t.Run(protocol, func(t *testing.T) {
 			drain := NewDrain(testStreams, limits.DefaultBounds())
 			server := httptest.NewUnstartedServer(drain.Handler(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-				Trust(req.Context())
-				assert.True(t, Trusted(req.Context()))
+				Trust(req)
+				assert.True(t, Trusted(req))
 			})))
 			server.EnableHTTP2 = true
 			bounded := BoundConnections(server.Listener, limits.Bounds{ConnectionsPerClient: 1}).(*boundedListener)

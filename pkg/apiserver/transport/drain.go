@@ -318,8 +318,9 @@ type drainedConn struct {
 	// http2 writes its frames, if it has any. leaving is set when its client is being told.
 	http2   *goAwayConn
 	leaving bool
-	// trusted is set by Trust.
+	// trusted is set by Trust, and proven is the state that its request had.
 	trusted atomic.Bool
+	proven  atomic.Pointer[tls.ConnectionState]
 	// verified is the state with known certificates alone, as of the version.
 	verifying sync.Mutex
 	verified  *tls.ConnectionState

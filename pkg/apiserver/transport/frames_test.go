@@ -117,7 +117,7 @@ func TestPacedConnections(t *testing.T) {
 	drain.frames.clients.Add("127.0.0.1", pace)
 	server := httptest.NewUnstartedServer(drain.Handler(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		if req.Header.Get("name") == "proxy" {
-			Trust(req.Context())
+			Trust(req)
 		}
 	})))
 	conn := begun(t, drain, server)
