@@ -39,7 +39,8 @@ import (
 func (o *Options) newServer(config *apiserver.Config) (*genericapiserver.GenericAPIServer, error) {
 	private := &privateAPI{}
 	copies := optionsOfCopies(config)
-	objects := libraryoptions.NewCRDRESTOptionsGetter(*config.Etcd, config.Generic.ResourceTransformers, config.Generic.StorageObjectCountTracker)
+	// Priority and fairness gets no counts of objects, as for kinds in Go.
+	objects := libraryoptions.NewCRDRESTOptionsGetter(*config.Etcd, config.Generic.ResourceTransformers, nil)
 	mirror, err := newMirror(o, config, copies, objects)
 	if err != nil {
 		return nil, err
@@ -96,7 +97,6 @@ func newLibraryServer(config *apiserver.Config, private *privateAPI, announcer *
 func optionsOfCopies(config *apiserver.Config) generic.RESTOptionsGetter {
 	options := *config.Etcd
 	options.StorageConfig.Codec = library.Codecs.LegacyCodec(apiextensionsv1.SchemeGroupVersion)
-	options.StorageConfig.StorageObjectCountTracker = config.Generic.StorageObjectCountTracker
 	return options.CreateRESTOptionsGetter(&genericoptions.SimpleStorageFactory{StorageConfig: options.StorageConfig}, config.Generic.ResourceTransformers)
 }
 

@@ -46,8 +46,9 @@ const (
 	// largestHalfLife is how long it takes until the largest object that has been seen counts half.
 	// Each watch sees those that there are again.
 	largestHalfLife = time.Minute
-	// eventsAhead is how many events may wait for the library, which flushes when there are none.
-	eventsAhead = 16
+	// eventsAhead is how many events may wait for the library, which flushes when there are none. cachedAhead is how many
+	// a watch cache has ready besides.
+	eventsAhead, cachedAhead = 4, 10
 )
 
 // leastWatches is how many an account may have even if others have all. Otherwise, a dozen accounts would keep watches
@@ -134,16 +135,17 @@ func (l *LargestObject) recent() int64 {
 
 // Watch begins a watch, whose large events take memory from the budget of the request whose
 // context this is. It begins with copies of objects that a watch cache has ready, some at a time.
-// They are counted as the largest there is until no more come. Events that the watch cache
-// encodes once for all watches take none.
-func (l *LargestObject) Watch(ctx context.Context, begin func() (watch.Interface, error)) (watch.Interface, error) {
+// They are counted as the largest there is, or as so many of those of average size, until no more
+// come. Average is the size of one in memory. Events that the watch cache encodes once for all watches
+// take none.
+func (l *LargestObject) Watch(ctx context.Context, average int64, begin func() (watch.Interface, error)) (watch.Interface, error) {
 	reservation, ok := ctx.Value(reservationKey{}).(listReservation)
 	if !ok {
 		return begin()
 	}
 	w := &boundedWatch{large: l, reservation: reservation.reservation, events: make(chan watch.Event, eventsAhead), flushed: make(chan struct{}, 1)}
 	// Until it has begun, a watch holds a seat of priority and fairness that others wait for.
-	if ahead := l.Largest() * eventFactor; ahead > 0 && !w.reservation.raiseList(ahead) {
+	if ahead := max(l.Largest()*eventFactor, average*(eventsAhead+cachedAhead)); ahead > 0 && !w.reservation.raiseList(ahead) {
 		return nil, errTooMuchMemory("large objects")
 	}
 	var err error

@@ -73,7 +73,7 @@ func TestLargeEvents(t *testing.T) {
 				budget := newBudget(1 << 30)
 				reservation := budget.reserve(account{user: "anna"})
 				inner := watch.NewFake()
-				watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: reservation}), func() (watch.Interface, error) { return inner, nil })
+				watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: reservation}), 0, func() (watch.Interface, error) { return inner, nil })
 				require.NoError(t, err)
 				requireTaken := func(times int64) {
 					t.Helper()
@@ -112,7 +112,7 @@ func TestLargeEventsOfWebSockets(t *testing.T) {
 			encoded, goOn := make(chan *reservation), make(chan struct{})
 			handler := WithResponseDeadlines(WithMemoryBounds(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				inner := watch.NewFake()
-				watched, err := new(LargestObject).Watch(req.Context(), func() (watch.Interface, error) { return inner, nil })
+				watched, err := new(LargestObject).Watch(req.Context(), 0, func() (watch.Interface, error) { return inner, nil })
 				assert.NoError(t, err)
 				websocket.Server{Handler: func(conn *websocket.Conn) {
 					for range 2 {
@@ -188,7 +188,7 @@ func TestWatchesThatWaitForMemory(t *testing.T) {
 		budget := newBudget(userPart*(eventFactor+keptFactor)*LargeSize(object)*8/7 + 8)
 		begin := func() (*watch.FakeWatcher, watch.Interface, *reservation) {
 			reservation, inner := budget.reserve(account{user: "anna"}), watch.NewFake()
-			watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: reservation}), func() (watch.Interface, error) { return inner, nil })
+			watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: reservation}), 0, func() (watch.Interface, error) { return inner, nil })
 			require.NoError(t, err)
 			return inner, watched, reservation
 		}
@@ -215,40 +215,54 @@ func TestWatchesThatWaitForMemory(t *testing.T) {
 
 // TestBeginOfWatches counts what watch caches copy for watches that begin.
 func TestBeginOfWatches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
-		var large LargestObject
-		large.Observe(object)
-		ahead := LargeSize(object) * eventFactor
-		budget := newBudget(userPart * ahead)
-		begin := func() (*watch.FakeWatcher, watch.Interface, error) {
-			inner := watch.NewFake()
-			watched, err := large.Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve(account{user: "anna"})}), func() (watch.Interface, error) { return inner, nil })
-			return inner, watched, err
-		}
-		first, firstWatched, err := begin()
-		require.NoError(t, err)
-		synctest.Wait()
-		require.Equal(t, ahead, budget.used)
-		first.Add(object)
-		synctest.Wait()
-		asked := time.Now()
-		_, _, err = begin()
-		require.True(t, apierrors.IsTooManyRequests(err), "%v", err)
-		require.Zero(t, time.Since(asked), "a watch waits for memory while others wait for its seat")
-		firstWatched.Stop()
+	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
+	for name, test := range map[string]struct {
+		largest runtime.Object
+		average int64
+		want    int64
+	}{
+		"of a large object":               {object, 0, LargeSize(object) * eventFactor},
+		"of small objects":                {nil, 1000, 1000 * 14},
+		"of a large object among others":  {object, 1000, LargeSize(object) * eventFactor},
+		"of objects that are quite large": {object, 30_000, 30_000 * 14},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var large LargestObject
+				if test.largest != nil {
+					large.Observe(test.largest)
+				}
+				budget := newBudget(userPart * test.want)
+				begin := func() (*watch.FakeWatcher, watch.Interface, error) {
+					inner := watch.NewFake()
+					watched, err := large.Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve(account{user: "anna"})}), test.average, func() (watch.Interface, error) { return inner, nil })
+					return inner, watched, err
+				}
+				first, firstWatched, err := begin()
+				require.NoError(t, err)
+				synctest.Wait()
+				require.Equal(t, test.want, budget.used)
+				first.Add(object)
+				synctest.Wait()
+				asked := time.Now()
+				_, _, err = begin()
+				require.True(t, apierrors.IsTooManyRequests(err), "%v", err)
+				require.Zero(t, time.Since(asked), "a watch waits for memory while others wait for its seat")
+				firstWatched.Stop()
 
-		budget = newBudget(userPart * ahead)
-		_, quiet, err := begin()
-		require.NoError(t, err)
-		time.Sleep(2 * eventInterval)
-		synctest.Wait()
-		require.Zero(t, budget.used)
-		_, next, err := begin()
-		require.NoError(t, err)
-		quiet.Stop()
-		next.Stop()
-	})
+				budget = newBudget(userPart * test.want)
+				_, quiet, err := begin()
+				require.NoError(t, err)
+				time.Sleep(2 * eventInterval)
+				synctest.Wait()
+				require.Zero(t, budget.used)
+				_, next, err := begin()
+				require.NoError(t, err)
+				quiet.Stop()
+				next.Stop()
+			})
+		})
+	}
 }
 
 // An object that is gone does not keep watches from beginning for ever.
@@ -297,7 +311,7 @@ func TestWatchesAfterALargeObject(t *testing.T) {
 		budget := newBudget(userPart * LargeSize(object) * eventFactor)
 		time.Sleep(time.Hour)
 		for range 9 { // All before any of them is known to bring nothing.
-			watched, err := large.Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve(account{user: "anna"})}), func() (watch.Interface, error) { return watch.NewFake(), nil })
+			watched, err := large.Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve(account{user: "anna"})}), 0, func() (watch.Interface, error) { return watch.NewFake(), nil })
 			require.NoError(t, err)
 			defer watched.Stop()
 		}

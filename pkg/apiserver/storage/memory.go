@@ -190,7 +190,20 @@ func (s *boundedStorage) Delete(ctx context.Context, key string, out runtime.Obj
 
 // Watch watches objects as far as there is memory for their events.
 func (s *boundedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	return s.large.Watch(ctx, func() (watch.Interface, error) { return s.Interface.Watch(ctx, key, opts) })
+	s.refresh()
+	return s.large.Watch(ctx, s.average.Load()*s.copyFactor(), func() (watch.Interface, error) { return s.Interface.Watch(ctx, key, opts) })
+}
+
+// copyFactor is how many times its size in storage the copy of an object takes. Each object of a custom resource has
+// some twenty maps.
+func (s *boundedStorage) copyFactor() int64 {
+	const typed, untyped = 2, 10
+	if s.newObject != nil {
+		if _, ok := s.newObject().(runtime.Unstructured); ok {
+			return untyped
+		}
+	}
+	return typed
 }
 
 // refresh asks for the average from time to time. Only the first lists wait for that, since it

@@ -31,8 +31,10 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/watch"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
@@ -57,6 +59,10 @@ func (s fixedStorage) GetList(_ context.Context, _ string, _ storage.ListOptions
 	}
 	list.(*metav1.PartialObjectMetadataList).Items = items
 	return nil
+}
+
+func (fixedStorage) Watch(context.Context, string, storage.ListOptions) (watch.Interface, error) {
+	return watch.NewFake(), nil
 }
 
 func (s fixedStorage) Stats(context.Context) (storage.Stats, error) { return s.stats, s.err }
@@ -88,25 +94,66 @@ func TestListsTakeMemory(t *testing.T) {
 				list := func(ctx context.Context) error {
 					return store.GetList(ctx, "/", storage.ListOptions{}, &metav1.PartialObjectMetadataList{})
 				}
-				serve := func(handler http.Handler) {
-					request := httptest.NewRequest(http.MethodGet, "/", nil)
-					handler.ServeHTTP(httptest.NewRecorder(), request.WithContext(genericapirequest.WithRequestInfo(t.Context(),
-						&genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "list"})))
+				requireSecond(t, bounds, "list", list, test.tooMany)
+			})
+		})
+	}
+}
+
+// requireSecond requires that a second call is refused, or is not, while the first one's request is in work.
+func requireSecond(t *testing.T, bounds limits.Bounds, verb string, call func(context.Context) error, tooMany bool) {
+	t.Helper()
+	var handler http.Handler
+	serve := func() {
+		request := httptest.NewRequest(http.MethodGet, "/", nil)
+		handler.ServeHTTP(httptest.NewRecorder(), request.WithContext(genericapirequest.WithRequestInfo(t.Context(),
+			&genericapirequest.RequestInfo{IsResourceRequest: true, Verb: verb})))
+	}
+	depth := 0
+	handler = filters.WithBodyBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		err := call(req.Context())
+		if depth++; depth == 1 {
+			assert.NoError(t, err)
+			serve()
+			return
+		}
+		assert.Equal(t, tooMany, apierrors.IsTooManyRequests(err), "%v", err)
+	}), serializer.NewCodecFactory(runtime.NewScheme()), func(*http.Request, *genericapirequest.RequestInfo) bool { return false }, bounds, limits.NewWatches(bounds), 1<<20)
+	serve()
+	require.Equal(t, 2, depth)
+}
+
+// A watch that begins takes memory by the average size of what it begins with. Watches of custom resources, whose events
+// nobody read, once ended a server.
+func TestWatchesTakeMemory(t *testing.T) {
+	typed := func() runtime.Object { return &metav1.PartialObjectMetadata{} }
+	untyped := func() runtime.Object { return &unstructured.Unstructured{} }
+	for name, test := range map[string]struct {
+		newObject func() runtime.Object
+		average   int64
+		tooMany   bool
+	}{
+		"few bytes":            {typed, 1 << 10, false},
+		"many bytes":           {typed, 16 << 10, true},
+		"of a custom resource": {untyped, 4 << 10, true},
+		"few of one":           {untyped, 1 << 10, false},
+		"without a cache":      {nil, 4 << 10, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bounds := limits.DefaultBounds()
+				bounds.RequestMemory = 3 << 20 // So a user has 672 KiB.
+				store := &boundedStorage{
+					Interface: fixedStorage{stats: storage.Stats{EstimatedAverageObjectSizeBytes: test.average}},
+					large:     new(limits.LargestObject), newObject: test.newObject,
 				}
-				// One list is being sent when the same user asks for another.
-				var handler http.Handler
-				depth := 0
-				handler = filters.WithBodyBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-					err := list(req.Context())
-					if depth++; depth == 1 {
-						assert.NoError(t, err)
-						serve(handler)
-						return
+				requireSecond(t, bounds, "watch", func(ctx context.Context) error {
+					watched, err := store.Watch(ctx, "/", storage.ListOptions{})
+					if err == nil {
+						t.Cleanup(watched.Stop)
 					}
-					assert.Equal(t, test.tooMany, apierrors.IsTooManyRequests(err), "%v", err)
-				}), serializer.NewCodecFactory(runtime.NewScheme()), func(*http.Request, *genericapirequest.RequestInfo) bool { return false }, bounds, limits.NewWatches(bounds), 1<<20)
-				serve(handler)
-				require.Equal(t, 2, depth)
+					return err
+				}, test.tooMany)
 			})
 		})
 	}
