@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// largeObject is the size from which single objects take memory of the budget. Smaller ones take
+	// largeObject is the size from which single objects take memory of the budget. A smaller one takes
 	// less than a connection. Those of watch caches, which keep many, do from pastObject on.
 	largeObject, pastObject = 32 << 10, 4 << 10
 	// watchBytes is what a watch takes, without its events. All take a part of RequestMemory.
@@ -46,9 +46,8 @@ const (
 	// largestHalfLife is how long it takes until the largest object that has been seen counts half.
 	// Each watch sees those that there are again.
 	largestHalfLife = time.Minute
-	// eventsAhead is how many events may wait for the library, which flushes when there are none. cachedAhead is how many
-	// a watch cache has ready besides.
-	eventsAhead, cachedAhead = 4, 10
+	// eventsAhead is how many events may wait for the library, which flushes when there are none.
+	eventsAhead = 4
 )
 
 // leastWatches is how many an account may have even if others have all. Otherwise, a dozen accounts would keep watches
@@ -133,24 +132,24 @@ func (l *LargestObject) recent() int64 {
 	return size
 }
 
-// Watch begins a watch, whose large events take memory from the budget of the request whose
-// context this is. It begins with copies of objects that a watch cache has ready, some at a time.
-// They are counted as the largest there is, or as so many of those of average size, until no more
-// come. Average is the size of one in memory. Events that the watch cache encodes once for all watches
-// take none.
-func (l *LargestObject) Watch(ctx context.Context, average int64, begin func() (watch.Interface, error)) (watch.Interface, error) {
+// Watch returns a watch whose large events take memory from the budget of the request whose context this is. It
+// begins with copies of objects that the watch cache has ready, as many as its channel holds. They are counted as
+// the largest there is, or by the average size of one in memory, until no more come. Events that the watch cache
+// encodes once for all watches take none.
+func (l *LargestObject) Watch(ctx context.Context, inner watch.Interface, average int64) (watch.Interface, error) {
 	reservation, ok := ctx.Value(reservationKey{}).(listReservation)
 	if !ok {
-		return begin()
+		return inner, nil
 	}
-	w := &boundedWatch{large: l, reservation: reservation.reservation, events: make(chan watch.Event, eventsAhead), flushed: make(chan struct{}, 1)}
+	copies := min(average, largeObject) * int64(eventsAhead+cap(inner.ResultChan()))
+	w := &boundedWatch{
+		Interface: inner, large: l, reservation: reservation.reservation, ahead: max(l.Largest()*eventFactor, copies),
+		events: make(chan watch.Event, eventsAhead), flushed: make(chan struct{}, 1),
+	}
 	// Until it has begun, a watch holds a seat of priority and fairness that others wait for.
-	if ahead := max(l.Largest()*eventFactor, average*(eventsAhead+cachedAhead)); ahead > 0 && !w.reservation.raiseList(ahead) {
-		return nil, errTooMuchMemory("large objects")
-	}
-	var err error
-	if w.Interface, err = begin(); err != nil {
-		return nil, err
+	if w.ahead > 0 && !w.reservation.raiseList(w.ahead) {
+		inner.Stop()
+		return nil, errTooMuchMemory("watches that begin")
 	}
 	reservation.watch.flushed = func() {
 		if len(w.events) == 0 {
@@ -166,9 +165,11 @@ type boundedWatch struct {
 	watch.Interface
 	large       *LargestObject
 	reservation *reservation
-	events      chan watch.Event
-	flushed     chan struct{}
-	cancel      func()
+	// ahead is what the events that are ready may take while the watch begins.
+	ahead   int64
+	events  chan watch.Event
+	flushed chan struct{}
+	cancel  func()
 }
 
 // ResultChan returns the channel of the events.
@@ -184,7 +185,8 @@ func (w *boundedWatch) run(ctx context.Context) {
 	defer close(w.events)
 	// kept is what the watch keeps when nothing is on its way.
 	var kept int64
-	idle := time.After(eventInterval)
+	ahead, begun := w.ahead, time.NewTimer(eventInterval)
+	defer begun.Stop()
 	for {
 		var event watch.Event
 		var ok bool
@@ -193,12 +195,15 @@ func (w *boundedWatch) run(ctx context.Context) {
 			if !ok {
 				return
 			}
-		case <-idle:
-			idle = nil
+		case <-begun.C:
+			ahead = 0
 			w.reservation.takeList(kept)
 			continue
 		}
-		size := eventSize(event.Object)
+		size, copied := eventSize(event.Object)
+		if copied && ahead > 0 {
+			begun.Reset(eventInterval)
+		}
 		if size > 0 {
 			w.large.Observe(event.Object)
 			if !w.take(ctx, size*eventFactor) {
@@ -220,10 +225,7 @@ func (w *boundedWatch) run(ctx context.Context) {
 			return
 		}
 		kept = max(kept, size*keptFactor)
-		w.reservation.takeList(kept)
-		if idle != nil {
-			idle = time.After(eventInterval)
-		}
+		w.reservation.takeList(max(kept, ahead))
 	}
 }
 
@@ -248,12 +250,12 @@ func drain(c <-chan struct{}) {
 	}
 }
 
-// eventSize is the size of an object that an event is made of.
-func eventSize(object runtime.Object) int64 {
+// eventSize returns the LargeSize of an object that an event is made of, unless all watches share that.
+func eventSize(object runtime.Object) (size int64, copied bool) {
 	if _, shared := object.(runtime.CacheableObject); shared {
-		return 0
+		return 0, false
 	}
-	return LargeSize(object)
+	return LargeSize(object), true
 }
 
 // LargeSize is about how many bytes an object has, or 0 if these are less than 32 KiB.

@@ -73,7 +73,7 @@ func TestLargeEvents(t *testing.T) {
 				budget := newBudget(1 << 30)
 				reservation := budget.reserve(account{user: "anna"})
 				inner := watch.NewFake()
-				watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: reservation}), 0, func() (watch.Interface, error) { return inner, nil })
+				watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: reservation}), inner, 0)
 				require.NoError(t, err)
 				requireTaken := func(times int64) {
 					t.Helper()
@@ -112,7 +112,7 @@ func TestLargeEventsOfWebSockets(t *testing.T) {
 			encoded, goOn := make(chan *reservation), make(chan struct{})
 			handler := WithResponseDeadlines(WithMemoryBounds(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				inner := watch.NewFake()
-				watched, err := new(LargestObject).Watch(req.Context(), 0, func() (watch.Interface, error) { return inner, nil })
+				watched, err := new(LargestObject).Watch(req.Context(), inner, 0)
 				assert.NoError(t, err)
 				websocket.Server{Handler: func(conn *websocket.Conn) {
 					for range 2 {
@@ -188,7 +188,7 @@ func TestWatchesThatWaitForMemory(t *testing.T) {
 		budget := newBudget(userPart*(eventFactor+keptFactor)*LargeSize(object)*8/7 + 8)
 		begin := func() (*watch.FakeWatcher, watch.Interface, *reservation) {
 			reservation, inner := budget.reserve(account{user: "anna"}), watch.NewFake()
-			watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: reservation}), 0, func() (watch.Interface, error) { return inner, nil })
+			watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: reservation}), inner, 0)
 			require.NoError(t, err)
 			return inner, watched, reservation
 		}
@@ -215,54 +215,90 @@ func TestWatchesThatWaitForMemory(t *testing.T) {
 
 // TestBeginOfWatches counts what watch caches copy for watches that begin.
 func TestBeginOfWatches(t *testing.T) {
-	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
+	large := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
+	small := &metav1.PartialObjectMetadata{}
+	const cached = 10
 	for name, test := range map[string]struct {
 		largest runtime.Object
 		average int64
-		want    int64
+		// event is the first one, and kept what the watch keeps of that.
+		event      runtime.Object
+		want, kept int64
 	}{
-		"of a large object":               {object, 0, LargeSize(object) * eventFactor},
-		"of small objects":                {nil, 1000, 1000 * 14},
-		"of a large object among others":  {object, 1000, LargeSize(object) * eventFactor},
-		"of objects that are quite large": {object, 30_000, 30_000 * 14},
+		"of a large object":                   {large, 0, large, LargeSize(large) * eventFactor, LargeSize(large) * keptFactor},
+		"of small objects":                    {nil, 1000, small, 1000 * (eventsAhead + cached), 0},
+		"of a large object among small ones":  {large, 1000, small, LargeSize(large) * eventFactor, 0},
+		"of objects that are nearly large":    {large, 30_000, small, 30_000 * (eventsAhead + cached), 0},
+		"of large objects, counted by events": {nil, 1 << 20, small, largeObject * (eventsAhead + cached), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var large LargestObject
+				var seen LargestObject
 				if test.largest != nil {
-					large.Observe(test.largest)
+					seen.Observe(test.largest)
 				}
-				budget := newBudget(userPart * test.want)
-				begin := func() (*watch.FakeWatcher, watch.Interface, error) {
-					inner := watch.NewFake()
-					watched, err := large.Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve(account{user: "anna"})}), test.average, func() (watch.Interface, error) { return inner, nil })
-					return inner, watched, err
+				budget := newBudget(2 * userPart * test.want) // Less than twice as much is for an account.
+				requireTaken := func(bytes int64) {
+					t.Helper()
+					synctest.Wait()
+					require.Equal(t, bytes, budget.used)
 				}
-				first, firstWatched, err := begin()
+				begin := func() (*watch.FakeWatcher, *reservation, watch.Interface, error) {
+					reservation, inner := budget.reserve(account{user: "first"}), watch.NewFakeWithChanSize(cached, false)
+					watched, err := seen.Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: reservation}), inner, test.average)
+					return inner, reservation, watched, err
+				}
+				inner, reservation, watched, err := begin()
 				require.NoError(t, err)
-				synctest.Wait()
-				require.Equal(t, test.want, budget.used)
-				first.Add(object)
-				synctest.Wait()
+				requireTaken(test.want)
 				asked := time.Now()
-				_, _, err = begin()
+				refused, _, _, err := begin()
 				require.True(t, apierrors.IsTooManyRequests(err), "%v", err)
 				require.Zero(t, time.Since(asked), "a watch waits for memory while others wait for its seat")
-				firstWatched.Stop()
+				require.True(t, refused.IsStopped())
 
-				budget = newBudget(userPart * test.want)
-				_, quiet, err := begin()
-				require.NoError(t, err)
+				for range 3 { // As long as objects come, there may be more that are ready.
+					time.Sleep(eventInterval * 3 / 4)
+					inner.Add(test.event)
+					<-watched.ResultChan()
+					reservation.watch.flushed()
+					requireTaken(test.want)
+				}
+				for range 2 * eventsAhead { // The client reads none for a while.
+					inner.Add(small)
+				}
+				time.Sleep(time.Minute)
+				requireTaken(test.want)
+				for range 2 * eventsAhead {
+					<-watched.ResultChan()
+				}
 				time.Sleep(2 * eventInterval)
-				synctest.Wait()
-				require.Zero(t, budget.used)
-				_, next, err := begin()
+				requireTaken(test.kept)
+				_, _, next, err := begin()
 				require.NoError(t, err)
-				quiet.Stop()
+				watched.Stop()
 				next.Stop()
 			})
 		})
 	}
+}
+
+// Events that are encoded once for all watches are no sign that copies are ready.
+func TestWatchesOfSharedEventsHaveBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget := newBudget(1 << 30)
+		inner := watch.NewFake()
+		watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve(account{user: "first"})}), inner, 1000)
+		require.NoError(t, err)
+		for range 3 {
+			time.Sleep(eventInterval * 3 / 4)
+			inner.Add(encodedOnce{})
+			<-watched.ResultChan()
+		}
+		synctest.Wait()
+		require.Zero(t, budget.used)
+		watched.Stop()
+	})
 }
 
 // An object that is gone does not keep watches from beginning for ever.
@@ -311,7 +347,7 @@ func TestWatchesAfterALargeObject(t *testing.T) {
 		budget := newBudget(userPart * LargeSize(object) * eventFactor)
 		time.Sleep(time.Hour)
 		for range 9 { // All before any of them is known to bring nothing.
-			watched, err := large.Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve(account{user: "anna"})}), 0, func() (watch.Interface, error) { return watch.NewFake(), nil })
+			watched, err := large.Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve(account{user: "anna"})}), watch.NewFake(), 0)
 			require.NoError(t, err)
 			defer watched.Stop()
 		}

@@ -190,8 +190,12 @@ func (s *boundedStorage) Delete(ctx context.Context, key string, out runtime.Obj
 
 // Watch watches objects as far as there is memory for their events.
 func (s *boundedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	watched, err := s.Interface.Watch(ctx, key, opts)
+	if err != nil {
+		return nil, err
+	}
 	s.refresh()
-	return s.large.Watch(ctx, s.average.Load()*s.copyFactor(), func() (watch.Interface, error) { return s.Interface.Watch(ctx, key, opts) })
+	return s.large.Watch(ctx, watched, s.average.Load()*s.copyFactor())
 }
 
 // copyFactor is how many times its size in storage the copy of an object takes. Each object of a custom resource has
@@ -206,8 +210,8 @@ func (s *boundedStorage) copyFactor() int64 {
 	return typed
 }
 
-// refresh asks for the average from time to time. Only the first lists wait for that, since it
-// takes an answer of etcd, which a list from the cache does not need.
+// refresh asks for the average from time to time. Only the first lists and watches wait for that, since
+// it takes an answer of etcd, which those from the cache do not need.
 func (s *boundedStorage) refresh() {
 	s.first.Do(s.askAverage)
 	now, at := time.Now().UnixNano(), s.at.Load()

@@ -94,7 +94,7 @@ func WithKnownCertificates(next http.Handler, authorities dynamiccertificates.CA
 	authorities.AddListener(&changes)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.TLS != nil && len(req.TLS.PeerCertificates) > 0 {
-			version := changes.Load() + time.Now().Unix()/60 // Neither decreases.
+			version := [2]int64{changes.Load(), time.Now().Unix() / 60}
 			req.TLS = verified(req, version, func() *tls.ConnectionState { return withKnown(req, authorities, logs) })
 		}
 		next.ServeHTTP(w, req)
@@ -103,7 +103,7 @@ func WithKnownCertificates(next http.Handler, authorities dynamiccertificates.CA
 
 // verified returns what verify has returned for the connection of a request. It is called once for each connection and
 // version.
-func verified(req *http.Request, version int64, verify func() *tls.ConnectionState) *tls.ConnectionState {
+func verified(req *http.Request, version [2]int64, verify func() *tls.ConnectionState) *tls.ConnectionState {
 	conn, ok := req.Context().Value(connectionKey{}).(*drainedConn)
 	if !ok {
 		return verify()

@@ -324,7 +324,7 @@ type drainedConn struct {
 	// verified is the state with known certificates alone, as of the version.
 	verifying sync.Mutex
 	verified  *tls.ConnectionState
-	version   int64
+	version   [2]int64
 }
 
 // goAway asks the client of a connection of HTTP/2 to begin no more requests.
