@@ -284,11 +284,11 @@ func (o *operations) awaitCalmOf(t *testing.T, pizza string) {
 
 // testBackup saves a snapshot and restores it twice.
 func (o *operations) testBackup(t *testing.T) {
-	require.Contains(t, o.follow(t, "Save", "kubectl exec"), "SHA-256:")
+	require.Contains(t, o.follow(t, "Save", "SNAPSHOT="), "SHA-256:")
 	installed, dir := o.kustomization, "/var/lib/restored"
 	for _, again := range []string{"", "-again"} {
 		o.asUser(t, "kubectl delete pizza margherita")
-		replacements := []string{"restaurant-2026-11-21.snapshot", "restaurant-$(date +%F).snapshot", dir, dir + again}
+		replacements := []string{savedVariable, savedSnapshot, dir, dir + again}
 		o.follow(t, "Restore", "kubectl exec", replacements...)
 		o.kustomize(t, installed+With(t, o.page.YAML(t, "Restore", "patches:"), dir, dir+again))
 		o.follow(t, "Install", "kubectl restaurant-apiserver doctor")

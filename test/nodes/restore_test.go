@@ -43,6 +43,8 @@ const (
 	storeSection, volumesSection = "Outside of the cluster", "Restore into new volumes"
 	// stopServer begins the commands that stop the server of "standalone".
 	stopServer = "kubectl scale --namespace restaurant-system deployment"
+	// Commands of the page name a snapshot by a variable, which each block of commands needs anew.
+	savedVariable, savedSnapshot = "${SNAPSHOT:?}", "restaurant-$(date +%F).snapshot"
 )
 
 // startStore starts an S3 server beside the control plane.
@@ -286,7 +288,7 @@ func (o *operations) testQuorum(t *testing.T) {
 	o.Run(t, "kubectl scale --namespace restaurant-system statefulset/etcd --replicas=1\n"+
 		"kubectl wait --namespace restaurant-system --for=delete --timeout=5m pod/etcd-1 pod/etcd-2")
 	empty(t, lost...)
-	require.Contains(t, o.follow(t, section, "kubectl exec"), "SHA-256:")
+	require.Contains(t, o.follow(t, section, "SNAPSHOT="), "SHA-256:")
 	o.follow(t, volumesSection, "kubectl scale")
 	o.follow(t, section, "kubectl delete")
 	o.follow(t, volumesSection, "kubectl create configmap")
@@ -294,7 +296,7 @@ func (o *operations) testQuorum(t *testing.T) {
 	apply, rollout, found := strings.Cut(o.page.Commands(t, volumesSection, "kubectl apply -k"), "\n")
 	require.True(t, found)
 	o.Run(t, apply)
-	o.follow(t, volumesSection, "for pod in")
+	o.follow(t, volumesSection, "for pod in", savedVariable, savedSnapshot)
 	o.Run(t, rollout)
 	o.awaitCalmOf(t, "salami")
 	t.Logf("ha was restored from its last member after %.0f s: %s", time.Since(began).Seconds(), load.Stop())
@@ -392,13 +394,13 @@ func (o *operations) testRestoreEtcd(t *testing.T) {
 	o.Run(t, "kubectl apply -k restaurant")
 	o.rolledOut(t)
 	o.pizzas(t)
-	o.follow(t, "Save", "kubectl exec")
+	o.follow(t, "Save", "SNAPSHOT=")
 	client := o.watch(t)
 	load := o.loadOf(t, "salami")
 	began := time.Now()
 	etcd.Kill()
 	require.NoError(t, os.RemoveAll(data))
-	o.follow(t, section, "apiserver snapshot restore", "/var/lib/etcd", data, "REVISION", "$(date +%s%6N)",
+	o.follow(t, section, "apiserver snapshot restore", savedVariable, savedSnapshot, "/var/lib/etcd", data, "REVISION", "$(date +%s%6N)",
 		"etcd-0=https://etcd-0.example.com:2380,etcd-1=https://etcd-1.example.com:2380", "etcd-0="+peer)
 	require.NoError(t, etcd.Start(t.Context()))
 	o.awaitCalmOf(t, "salami")
