@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
@@ -35,9 +36,9 @@ const averageInterval = 5 * time.Second
 
 // boundedStorage charges each list to the budget of the requests as soon as its length is known.
 // Objects that a watch cache has returned are shared with it, and cost nothing before they are converted
-// and encoded. Large objects are charged one by one: those that are read, changed and watched. So are
-// the states that a watch cache keeps of them for watches. Without a watch cache, their sizes are known when
-// they have been read.
+// and encoded. A list that may come from etcd is charged for all objects before it is read. Large objects
+// are charged one by one: those that are read, changed and watched. So are the states that a watch cache
+// keeps of them for watches. Without a watch cache, their sizes are known when they have been read.
 type boundedStorage struct {
 	storage.Interface
 	// newObject makes an object to look one up in the cache, nil without a cache.
@@ -47,8 +48,9 @@ type boundedStorage struct {
 	// caches are the watch caches of the resource: a custom resource has one for each version.
 	caches *atomic.Int64
 
-	// average is the size of an object as it is stored, as it was at some nanosecond.
-	average, at atomic.Int64
+	// average is the size of an object as it is stored, and count the number of objects, as they were at some
+	// nanosecond.
+	average, count, at atomic.Int64
 	// first is done when the average has been asked for once.
 	first sync.Once
 }
@@ -78,6 +80,18 @@ func (w *largeWrites) size(key string) int64 {
 
 // GetList lists objects as far as there is memory for them.
 func (s *boundedStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	factor := int64(1)
+	if mayRead(opts) {
+		s.refresh()
+		_, factor = s.factors()
+		count := s.count.Load()
+		if limit := opts.Predicate.Limit; limit > 0 {
+			count = min(count, limit)
+		}
+		if err := limits.TakeListMemory(ctx, count*s.average.Load()*factor); err != nil {
+			return err
+		}
+	}
 	if err := s.Interface.GetList(ctx, key, opts, list); err != nil {
 		return err
 	}
@@ -92,7 +106,14 @@ func (s *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 			return err
 		}
 	}
-	return limits.TakeListMemory(ctx, max(large, int64(meta.LenList(list))*s.average.Load()))
+	return limits.TakeListMemory(ctx, max(large, int64(meta.LenList(list))*s.average.Load()*factor))
+}
+
+// mayRead tells whether a list may be read from etcd. A watch cache forgets a revision that many events have followed.
+func mayRead(opts storage.ListOptions) bool {
+	exact := opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
+		opts.ResourceVersionMatch == "" && opts.Predicate.Limit > 0 && opts.ResourceVersion != "" && opts.ResourceVersion != "0"
+	return opts.Recursive && (exact || opts.Predicate.Continue != "")
 }
 
 // takeFor takes memory for what is stored under a key, as far as that is known before it is read from etcd.
@@ -195,19 +216,19 @@ func (s *boundedStorage) Watch(ctx context.Context, key string, opts storage.Lis
 		return nil, err
 	}
 	s.refresh()
-	return s.large.Watch(ctx, watched, s.average.Load()*s.copyFactor())
+	copied, _ := s.factors()
+	return s.large.Watch(ctx, watched, s.average.Load()*copied)
 }
 
-// copyFactor is how many times its size in storage the copy of an object takes. Each object of a custom resource has
-// some twenty maps.
-func (s *boundedStorage) copyFactor() int64 {
-	const typed, untyped = 2, 10
+// factors returns how many times its size in storage the copy of an object takes, and how many times as much as from a
+// watch cache a list takes that is read from etcd. Each object of a custom resource has some twenty maps.
+func (s *boundedStorage) factors() (copied, read int64) {
 	if s.newObject != nil {
-		if _, ok := s.newObject().(runtime.Unstructured); ok {
-			return untyped
+		if _, untyped := s.newObject().(runtime.Unstructured); untyped {
+			return 10, 4
 		}
 	}
-	return typed
+	return 2, 2
 }
 
 // refresh asks for the average from time to time. Only the first lists and watches wait for that, since
@@ -226,5 +247,6 @@ func (s *boundedStorage) askAverage() {
 	defer cancel()
 	if stats, err := s.Stats(ctx); err == nil {
 		s.average.Store(stats.EstimatedAverageObjectSizeBytes)
+		s.count.Store(stats.ObjectCount)
 	}
 }
