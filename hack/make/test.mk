@@ -41,6 +41,11 @@ test-e2e: binaries ## Runs the tests against a real control plane
 		$(TEST_E2E) -timeout=10m ./test/e2e/attacks || failed=1; \
 		exit $${failed}
 
+# The end-to-end tests that "make test" leaves for its end, when nothing else runs.
+.PHONY: test-again
+test-again:
+	@go run ./hack/testrun -rerun
+
 .PHONY: test-crd-apiserver
 test-crd-apiserver: binaries ## Runs the tests of custom resources again, with crd-apiserver
 	E2E_CRD_APISERVER=true $(TEST_E2E) -timeout=10m ./test/e2e/crd
