@@ -101,7 +101,7 @@ test: ## Runs the unit tests and an end-to-end test of every capability; says fi
 		exit $${status}
 
 .PHONY: test-all
-test-all: ## Runs all tests, long ones included, before a release: some hours
+test-all: ## Runs all tests, long ones included, but those in docs/making-releases.md: some hours
 	@hack/test-needs.sh
 	-@$(MAKE) --no-print-directory binaries $(addprefix $(BIN)/,$(OTHERS))
 	@$(MAKE) --keep-going --no-print-directory --jobs=2 test-e2e test-unit test-fuzz

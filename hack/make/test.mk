@@ -19,7 +19,7 @@
 # run, as Go's cache does not know which binaries they used. They run three at a time:
 # each has its own control plane, and often waits for it. The longest comes first.
 # Those left out have a target of their own: they need other programs, or the machine to themselves.
-# test/tutorial fills caches of its own for most of an hour. test/upstream needs no server, and is a unit test.
+# test/tutorial fills a module cache of its own. test/upstream needs no server, and is a unit test.
 UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./artifacts ./test/upstream | grep --invert-match /pkg/generated/)
 E2E_PACKAGES = ./test/kit $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|alerts|dashboard|kit|nodes(/.*)?|e2e/attacks)$$')
 # -short leaves out what the tests call long.
