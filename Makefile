@@ -89,17 +89,19 @@ smoke: ## Runs the end-to-end test RUN=TestX against the control plane of "make 
 # end-to-end tests often wait. Their binaries come first, or they would begin last.
 .PHONY: test
 test: export TESTRUN_FLAKES := $(CURDIR)/_output/flakes
+test: export TESTRUN_FAILED := $(CURDIR)/_output/failed
 test: ## Runs the unit tests and an end-to-end test of every capability; says first what this machine can't run
 	@hack/test-needs.sh
 	-@$(MAKE) --no-print-directory binaries
-	@rm -f $(TESTRUN_FLAKES)
+	@rm -f $(TESTRUN_FLAKES) $(TESTRUN_FAILED)
 	@status=0; \
 		$(MAKE) --keep-going --no-print-directory --jobs=2 TEST_LENGTH=-short test-e2e test-unit || status=$$?; \
+		$(MAKE) --no-print-directory test-again || status=$$?; \
 		cat $(TESTRUN_FLAKES) 2>/dev/null || true; \
 		exit $${status}
 
 .PHONY: test-all
-test-all: ## Runs all tests, long ones included, before a release: some hours
+test-all: ## Runs all tests, long ones included, but those in docs/making-releases.md: some hours
 	@hack/test-needs.sh
 	-@$(MAKE) --no-print-directory binaries $(addprefix $(BIN)/,$(OTHERS))
 	@$(MAKE) --keep-going --no-print-directory --jobs=2 test-e2e test-unit test-fuzz

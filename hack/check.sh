@@ -91,11 +91,12 @@ step 'done'
 for directory in ${directories}; do
 	[[ ${directory} != test/e2e/* ]] || echo "${directory} has changed: also run go test -vet=off -count=1 ./${directory}"
 done
-# A row of the table in CONTRIBUTING.md: | `directory` | `command` |
-while IFS='|' read -r _ directory commands _; do
-	directory=${directory//[\` ]/}
-	if [[ -n ${directory} ]] && grep --quiet "^${directory}\(/\|\$\)" <<<"${changed}"; then
-		echo "${directory} has changed: also run${commands//\`/}"
-	fi
+# A row of the table in CONTRIBUTING.md: | `directory`, `another` | `command` |
+while IFS='|' read -r _ of commands _; do
+	for directory in ${of//[\`,]/}; do
+		if grep --quiet "^${directory}\(/\|\$\)" <<<"${changed}"; then
+			echo "${directory} has changed: also run${commands//\`/}"
+		fi
+	done
 done < <(sed -n '/^| change in | also run |$/,/^$/p' CONTRIBUTING.md | tail -n +3)
 exit "${status}"

@@ -18,6 +18,8 @@
 # The processes that ./test starts are built without it. Its packages are always
 # run, as Go's cache does not know which binaries they used. They run three at a time:
 # each has its own control plane, and often waits for it. The longest comes first.
+# Those left out have a target of their own: they need other programs, or the machine to themselves.
+# test/tutorial fills a module cache of its own. test/upstream needs no server, and is a unit test.
 UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./artifacts ./test/upstream | grep --invert-match /pkg/generated/)
 E2E_PACKAGES = ./test/kit $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|alerts|dashboard|kit|nodes(/.*)?|e2e/attacks)$$')
 # -short leaves out what the tests call long.
@@ -40,6 +42,11 @@ test-e2e: binaries ## Runs the tests against a real control plane
 		packages="$(E2E_PACKAGES)"; $(TEST_E2E) -timeout=45m $${packages} || failed=1; \
 		$(TEST_E2E) -timeout=10m ./test/e2e/attacks || failed=1; \
 		exit $${failed}
+
+# The end-to-end tests that "make test" leaves for its end, when nothing else runs.
+.PHONY: test-again
+test-again:
+	@go run ./hack/testrun -rerun
 
 .PHONY: test-crd-apiserver
 test-crd-apiserver: binaries ## Runs the tests of custom resources again, with crd-apiserver

@@ -27,11 +27,14 @@ limitations under the License.
 // package whose TestMain skips all of it prints a line that begins with "Skipped: ".
 //
 // With -rerun as the first argument, a failed test runs once more by itself, after the others. If
-// it passes then, it is a flake. It is printed with its last log, and appended to the file in
-// TESTRUN_FLAKES, if set. Nothing runs again after more than three failed tests, including the
-// flakes of earlier runs in that file. Neither does it after a data race, or after a package that
-// failed without a failed test, since some tests may never have run. Packages come last, flags
-// have the form -name=value.
+// it passes then, it is a flake. It is printed with the end of its first output, and appended to
+// the file in TESTRUN_FLAKES, if set. Nothing runs again after more than three failed tests,
+// including the flakes of earlier runs in that file. Neither does it after a data race, or after a
+// package that failed without a failed test, since some tests may never have run. Packages come
+// last, flags have the form -name=value.
+//
+// With TESTRUN_FAILED in the environment, several runs share the last one: each appends its failed
+// tests to that file and passes. Then -rerun without further arguments runs those in the file.
 //
 // The file in TESTRUN_EVENTS, if set, gets the output of "go test -json".
 package main
@@ -75,12 +78,27 @@ func run(args []string) int {
 	if rerun {
 		args = args[1:]
 	}
+	later := os.Getenv("TESTRUN_FAILED")
+	if rerun && len(args) == 0 {
+		failures, err := readFailures(later)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "Cannot read the failed tests in the file that TESTRUN_FAILED names: %v.\n", err)
+			return 1
+		}
+		return again(os.Stdout, failures, events)
+	}
 	report := report{out: os.Stdout}
 	code := report.goTest(args, events)
 	report.nameSlow()
 	report.nameFailed()
-	if rerun && code == 1 && report.again() {
-		code = report.rerun(args, events)
+	if rerun && code == 1 && report.explained() {
+		if failures := report.failures(args); later == "" {
+			code = again(os.Stdout, failures, events)
+		} else if err := writeFailures(later, failures); err != nil {
+			fmt.Fprintf(os.Stderr, "Cannot keep the failed tests, which TESTRUN_FAILED asks for: %v.\n", err)
+		} else {
+			code = 0
+		}
 	}
 	if report.long > 0 {
 		fmt.Printf("%d long tests were left out: \"make test-all\" runs them.\n", report.long)
@@ -98,6 +116,14 @@ type event struct {
 	Action, Package, Test, Output string
 	// Elapsed is in seconds.
 	Elapsed float64
+	// all is the end of all output of a failed test and its failed subtests.
+	all string
+}
+
+// failure is a failed test, with the flags to run it again.
+type failure struct {
+	Package, Test, Output string
+	Flags                 []string
 }
 
 // report selects the output of a test run that is worth printing.
@@ -151,27 +177,65 @@ func (r *report) goTest(args []string, events io.Writer) int {
 // mostFlakes is the maximum number of flakes in runs that pass and share a file of flakes.
 const mostFlakes = 3
 
-// again tells whether failed tests alone explain the failure, so that they may run again.
-func (r *report) again() bool {
-	failed := r.failedTests()
-	explained := map[string]bool{}
-	for _, test := range failed {
-		explained[test.Package] = true
+// mostOutput is how many bytes of the output of a flake are kept.
+const mostOutput = 4096
+
+// explained tells whether failed tests alone explain the failure, so that they may run again.
+func (r *report) explained() bool {
+	failed := map[string]bool{}
+	for _, e := range r.failed {
+		failed[e.Package] = true
 	}
 	for _, e := range r.packages {
-		if e.Action == "fail" && !explained[e.Package] {
+		if e.Action == "fail" && !failed[e.Package] {
 			return false
 		}
 	}
-	if len(failed) == 0 || r.fatal {
-		return false
+	return len(failed) > 0 && !r.fatal
+}
+
+// failures returns the tests that have failed, without their subtests.
+func (r *report) failures(args []string) (failures []failure) {
+	flags := slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+		return !strings.HasPrefix(arg, "-") || strings.HasPrefix(arg, "-run=")
+	})
+	for _, e := range r.failed {
+		if !strings.Contains(e.Test, "/") {
+			failures = append(failures, failure{e.Package, e.Test, e.all, flags})
+		}
 	}
-	earlier, err := earlierFlakes()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "Cannot count the flakes of earlier runs in the file that TESTRUN_FLAKES names: %v.\n", err)
-		return false
+	return failures
+}
+
+func writeFailures(name string, failures []failure) error {
+	var text strings.Builder
+	for _, test := range failures {
+		fmt.Printf("LATER\t%s\t%s\n", test.Package, test.Test)
+		if err := json.NewEncoder(&text).Encode(test); err != nil {
+			return err
+		}
 	}
-	return earlier+len(failed) <= mostFlakes
+	return appendTo(name, text.String())
+}
+
+// readFailures returns none if no run has written any.
+func readFailures(name string) (failures []failure, err error) {
+	file, err := os.Open(name)
+	if errors.Is(err, os.ErrNotExist) && name != "" {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	for decoder := json.NewDecoder(file); ; {
+		var test failure
+		if err := decoder.Decode(&test); errors.Is(err, io.EOF) {
+			return failures, nil
+		} else if err != nil {
+			return nil, err
+		}
+		failures = append(failures, test)
+	}
 }
 
 // flaked begins the line of each flake.
@@ -195,36 +259,36 @@ func earlierFlakes() (count int, err error) {
 	return count, nil
 }
 
-// failedTests returns the tests that have failed, without their subtests.
-func (r *report) failedTests() []event {
-	return slices.DeleteFunc(slices.Clone(r.failed), func(e event) bool { return strings.Contains(e.Test, "/") })
-}
-
-// rerun runs each failed test by itself, and returns 0 if all of them pass.
-func (r *report) rerun(args []string, events io.Writer) int {
-	flags := slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
-		return !strings.HasPrefix(arg, "-") || strings.HasPrefix(arg, "-run=")
-	})
+// again runs each failed test by itself, and returns 0 if all of them pass.
+func again(out io.Writer, failures []failure, events io.Writer) int {
+	earlier, err := earlierFlakes()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "Cannot count the flakes of earlier runs in the file that TESTRUN_FLAKES names: %v.\n", err)
+		return 1
+	}
+	if failed := earlier + len(failures); failed > mostFlakes && len(failures) > 0 {
+		fmt.Fprintf(out, "FAIL\t%d tests have failed, so none runs again: at most %d may be flakes\n", failed, mostFlakes)
+		return 1
+	}
 	var flakes strings.Builder
-	for _, test := range r.failedTests() {
-		fmt.Fprintf(r.out, "AGAIN\t%s\t%s\n", test.Package, test.Test)
-		alone := report{out: r.out}
-		if code := alone.goTest(append(slices.Clone(flags), "-count=1", "-run=^"+test.Test+"$", test.Package), events); code != 0 {
+	for _, test := range failures {
+		fmt.Fprintf(out, "AGAIN\t%s\t%s\n", test.Package, test.Test)
+		alone := report{out: out}
+		if code := alone.goTest(append(slices.Clone(test.Flags), "-count=1", "-run=^"+test.Test+"$", test.Package), events); code != 0 {
 			return code
 		}
 		if !slices.Contains(alone.passed, test.Test) {
-			fmt.Fprintf(r.out, "FAIL\t%s\t%s has not run again\n", test.Package, test.Test)
+			fmt.Fprintf(out, "FAIL\t%s\t%s has not run again\n", test.Package, test.Test)
 			return 1
 		}
 		fmt.Fprintf(&flakes, flaked+"%s (passed alone) in %s\n", test.Test, test.Package)
-		for _, failed := range r.failed {
-			if failed.Package == test.Package && (failed.Test == test.Test || strings.HasPrefix(failed.Test, test.Test+"/")) {
-				flakes.WriteString(failed.Output)
-			}
+		for line := range strings.Lines(test.Output) {
+			// No output looks like the line of another flake.
+			flakes.WriteString("    " + strings.TrimSuffix(line, "\n") + "\n")
 		}
 	}
-	fmt.Fprint(r.out, flakes.String())
-	if name := os.Getenv("TESTRUN_FLAKES"); name != "" {
+	fmt.Fprint(out, flakes.String())
+	if name := os.Getenv("TESTRUN_FLAKES"); name != "" && len(failures) > 0 {
 		if err := appendTo(name, flakes.String()); err != nil {
 			fmt.Fprintf(os.Stderr, "Cannot keep the flakes, which TESTRUN_FLAKES asks for: %v.\n", err)
 			return 1
@@ -271,7 +335,7 @@ func (r *report) add(e event) {
 		case e.Test == "":
 			r.closePackage(e)
 		case e.Action == "fail":
-			e.Output = lastLogged(r.outputOf(e))
+			e.Output, e.all = lastLogged(r.outputOf(e)), r.endOf(e)
 			r.failed = append(r.failed, e)
 		case e.Action == "skip":
 			r.skip(e)
@@ -311,6 +375,22 @@ func (r *report) outputOf(test event) string {
 		}
 	}
 	return output.String()
+}
+
+// endOf returns the end of the output of a test, with that of those of its subtests that have not passed.
+func (r *report) endOf(test event) string {
+	var output strings.Builder
+	for _, e := range r.output[test.Package] {
+		if e.Test == test.Test || strings.HasPrefix(e.Test, test.Test+"/") {
+			output.WriteString(e.Output)
+		}
+	}
+	all := output.String()
+	if len(all) > mostOutput {
+		_, whole, _ := strings.Cut(all[len(all)-mostOutput:], "\n")
+		return "(…)\n" + whole
+	}
+	return all
 }
 
 // take removes a test's output and returns it.

@@ -199,6 +199,7 @@ pass||`
 	const (
 		one   = "FLAKED: TestWorse (passed alone) in q\n    worse_test.go:2: it has FLAKED: \n"
 		three = one + one + one
+		flake = "FLAKED: TestBad (passed alone) in p\n        bad_test.go:2: wrong\n    --- FAIL: TestBad (0.00s)\n"
 	)
 	for name, test := range map[string]struct {
 		first, alone string
@@ -210,14 +211,22 @@ pass||`
 	}{
 		"a test that passes alone is a flake": {
 			first: failedTest, alone: passedAlone,
-			flakes: "FLAKED: TestBad (passed alone) in p\n    bad_test.go:2: wrong\n",
+			flakes: flake,
+		},
+		"a flake is shown with all that it printed": {
+			first: "output|TestBad|    bad_test.go:1: began\noutput|TestBad|FLAKED: a raw line" + failedTest, alone: passedAlone,
+			flakes: strings.Replace(flake, "p\n", "p\n        bad_test.go:1: began\n    FLAKED: a raw line\n", 1),
+		},
+		"the end of a long output is kept": {
+			first: strings.Repeat("output|TestBad|"+strings.Repeat("x", 99)+"\n", 100) + failedTest[1:], alone: passedAlone,
+			flakes: strings.Replace(flake, "p\n", "p\n    (…)\n"+strings.Repeat("    "+strings.Repeat("x", 99)+"\n", 40), 1),
 		},
 		"a flaking subtest is shown with its test": {
 			first: `
 output|TestBad/one|    bad_test.go:3: wrong again
 output|TestBad/one|    --- FAIL: TestBad/one (0.00s)
 fail|TestBad/one|` + failedTest, alone: passedAlone,
-			flakes: "FLAKED: TestBad (passed alone) in p\n    bad_test.go:3: wrong again\n    bad_test.go:2: wrong\n",
+			flakes: strings.Replace(flake, "p\n", "p\n        bad_test.go:3: wrong again\n        --- FAIL: TestBad/one (0.00s)\n", 1),
 		},
 		"a test that fails alone has failed":    {first: failedTest, alone: failedTest, code: 1},
 		"a test whose package fails has failed": {first: failedTest, alone: passedAlone + "\nfail||", code: 1},
@@ -227,7 +236,7 @@ fail|TestBad/one|` + failedTest, alone: passedAlone,
 		"flakes of earlier runs count":          {earlier: three, first: failedTest, alone: passedAlone, code: 1, flakes: three},
 		"a third flake is none too many": {
 			earlier: one + one, first: failedTest, alone: passedAlone,
-			flakes: one + one + "FLAKED: TestBad (passed alone) in p\n    bad_test.go:2: wrong\n",
+			flakes: one + one + flake,
 		},
 		"a data race is no flake":             {first: "output|TestBad|WARNING: DATA RACE" + failedTest, alone: passedAlone, code: 1},
 		"a panic leaves tests that never ran": {first: "output|TestBad|panic: no" + failedTest, alone: passedAlone, code: 1},
@@ -253,6 +262,7 @@ fail|TestBad/one|` + failedTest, alone: passedAlone,
 				require.NoError(t, os.WriteFile(flakes, []byte(test.earlier), 0o600))
 			}
 			t.Setenv("TESTRUN_FLAKES", flakes)
+			t.Setenv("TESTRUN_FAILED", "")
 			t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 			args := []string{"-rerun", "-short", "-p=2", "-run=^Test", "p", "q"}
 			if test.noRerun {
@@ -266,6 +276,47 @@ fail|TestBad/one|` + failedTest, alone: passedAlone,
 			}
 			require.NoError(t, err)
 			require.Equal(t, test.flakes, string(content))
+		})
+	}
+}
+
+// Two runs leave their failed tests to a third.
+func TestRerunLater(t *testing.T) {
+	const fails, passes, panics = "first; exit 1", "alone", "panic; exit 1"
+	for name, test := range map[string]struct {
+		runs, alone string
+		codes       []int
+		last        int
+		flakes      int
+	}{
+		"none has failed":              {runs: passes, alone: fails, codes: []int{0, 0}},
+		"both fail, and pass alone":    {runs: fails, alone: passes, codes: []int{0, 0}, flakes: 2},
+		"four runs fail":               {runs: fails, alone: passes, codes: []int{0, 0, 0, 0}, last: 1},
+		"a test fails alone":           {runs: fails, alone: fails, codes: []int{0}, last: 1},
+		"a run that panics fails then": {runs: panics, alone: passes, codes: []int{1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, content := range map[string]string{
+				"first": goTestJSON(failedTest), "panic": goTestJSON("output|TestBad|panic: no" + failedTest),
+				"alone": goTestJSON("pass|TestBad|\npass||"),
+				"go": "#!/bin/sh\ncd " + dir + "\ncase \"$*\" in\n" +
+					"'test -json -p=2 -count=1 -run=^TestBad$ p') cat " + test.alone + " ;;\n" +
+					"*) cat " + test.runs + " ;;\nesac\n",
+			} {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o700))
+			}
+			flakes := filepath.Join(dir, "flakes")
+			t.Setenv("TESTRUN_FLAKES", flakes)
+			t.Setenv("TESTRUN_FAILED", filepath.Join(dir, "failed"))
+			t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+			for _, code := range test.codes {
+				require.Equal(t, code, run([]string{"-rerun", "-p=2", "p"}))
+				require.NoFileExists(t, flakes)
+			}
+			require.Equal(t, test.last, run([]string{"-rerun"}))
+			content, _ := os.ReadFile(flakes)
+			require.Equal(t, test.flakes, strings.Count(string(content), flaked))
 		})
 	}
 }

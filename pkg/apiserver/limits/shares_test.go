@@ -122,3 +122,31 @@ func TestNewcomers(t *testing.T) {
 		})
 	}
 }
+
+// The exception from "past requests refuse nobody else": what several accounts have taken for HistoryTime leaves a
+// newcomer the least alone.
+func TestPastOfSeveralAccounts(t *testing.T) {
+	const limit, least, step = 256 << 20, 512 << 10, 64 << 10
+	for name, test := range map[string]struct {
+		// take keeps memory for HistoryTime.
+		take     func(b *budget, user string, bytes int64) bool
+		accounts int
+	}{
+		"changes of large objects": {func(b *budget, user string, bytes int64) bool { return b.history.Take(user, bytes) }, 3},
+		"writes whose time is over": {func(b *budget, user string, bytes int64) bool {
+			write := b.reserve(account{user: user})
+			defer write.release(true)
+			return write.take(bytes)
+		}, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBudget(limit)
+			for user := range test.accounts {
+				for test.take(b, strconv.Itoa(user), step) {
+				}
+			}
+			require.False(t, test.take(b, "newcomer", least+1))
+			require.True(t, test.take(b, "newcomer", least))
+		})
+	}
+}
