@@ -22,7 +22,7 @@
 # REGISTRY is where the images are going to be, DOWNLOADS the URL of the directory where the files
 # are. PLATFORMS are those of the binaries; the ones for Linux are in the images too. SIGNING_KEY is
 # the file of a private key that signs the checksums; without it there is no signature. DIGESTS pins images of
-# others, such as "quay.io/coreos/etcd=sha256:… rclone/rclone=sha256:…".
+# others, such as "quay.io/coreos/etcd=sha256:… rclone/rclone=sha256:…"; with SIGNING_KEY, it has to pin all.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -56,6 +56,12 @@ for pin in ${DIGESTS:-}; do
 done
 # pin FILE... names images of others by digest, too.
 pin() { sed --in-place --expression='' "${pins[@]}" "$@"; }
+unpinned=$(sed --expression='' "${pins[@]}" artifacts/deploy/components/*/*.yaml |
+	sed -n 's|^ *image: \([^@]*/[^@]*\):[^@]*$|\1|p' | sort --unique)
+readonly unpinned=${unpinned//$'\n'/, }
+# The signature vouches for images, too.
+[[ -z ${SIGNING_KEY:-} || -z ${unpinned} ]] ||
+	fail "A signed release names all images by digest, and these have only tags: ${unpinned}. Name their digests by DIGESTS, as docs/making-releases.md shows."
 
 # Everything has the time of the commit.
 created=$(git log -1 --format=%ct)
@@ -233,8 +239,7 @@ ls -l "${out}"
 # At the end, where they are seen.
 [[ -n ${SIGNING_KEY:-} ]] ||
 	echo 'WARNING: NOT SIGNED. Nobody can see who made this release: name a private key by SIGNING_KEY.' >&2
-unpinned=$(tar --extract --to-stdout --file="${out}/manifests-${version}.tar.gz" artifacts/deploy/components | sed -n 's|^ *image: \([^@]*/[^@]*\):[^@]*$|\1|p' | sort --unique)
 [[ -z ${unpinned} ]] ||
-	echo "WARNING: NOT PINNED. Tags name these images, whose owners can change them: ${unpinned//$'\n'/, }. Name their digests by DIGESTS." >&2
+	echo "WARNING: NOT PINNED. Tags name these images, whose owners can change them: ${unpinned}. Name their digests by DIGESTS." >&2
 ! grep --quiet -e 'security@example[.]com' SECURITY.md ||
 	echo 'WARNING: NO CONTACT. SECURITY.md names no place to report vulnerabilities to: choose one by hack/rename-module.sh.' >&2

@@ -79,7 +79,7 @@ test-tutorial: binaries ## Executes docs/tutorial.md, command by command
 	$(TEST_E2E) -timeout=60m ./test/tutorial
 
 .PHONY: test-alerts
-test-alerts: $(BIN)/promtool ## Has every alert fire, and not fire, with time series of test/alerts/testdata
+test-alerts: $(BIN)/promtool $(BIN)/kubectl ## Has every alert fire, and not fire, with time series of test/alerts/testdata
 	$(TEST_E2E) ./test/alerts
 
 VERSIONS ?= 1.34 1.35 1.36 1.37

@@ -129,7 +129,7 @@ func writeShared(p *page, cmds []*cobra.Command, server *cobra.Command) {
 			switch {
 			case shared(cmd, server, flag.Name):
 				same = append(same, code("--"+flag.Name))
-			case cmd.Flag(flag.Name) == nil && flag.Name != "help" && flag.Name != "version":
+			case !flag.Hidden && hidden(cmd, flag.Name) && flag.Name != "help" && flag.Name != "version":
 				lacking = append(lacking, code("--"+flag.Name))
 			}
 		})
@@ -235,5 +235,11 @@ func shared(cmd, server *cobra.Command, name string) bool {
 		return false
 	}
 	own, other := cmd.Flag(name), server.Flag(name)
-	return own != nil && other != nil && own.Usage == other.Usage && own.DefValue == other.DefValue
+	return !hidden(cmd, name) && other != nil && own.Usage == other.Usage && own.DefValue == other.DefValue
+}
+
+// hidden tells whether the --help of a command lacks a flag.
+func hidden(cmd *cobra.Command, name string) bool {
+	found := cmd.Flag(name)
+	return found == nil || found.Hidden
 }

@@ -17,6 +17,7 @@ limitations under the License.
 package apiserver
 
 import (
+	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 	componentbaseoptions "k8s.io/component-base/config/options"
 )
@@ -43,15 +44,7 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 		"File with an EgressSelectorConfiguration. It names this server's proxies to kube-apiserver (controlplane), to the webhooks of Services (cluster), and to an external etcd (etcd).")
 	o.Traces.AddFlags(sections.FlagSet("traces"))
 
-	certificate := sections.FlagSet("own certificate authority")
-	certificate.StringVar(&o.ServingCert.Secret, "serving-ca-secret", o.ServingCert.Secret, ""+
-		"Name of a Secret in the namespace of this server. Its replicas keep a certificate authority of their own there, which is created and renewed as needed. The APIServices are made to trust it, and each replica issues a certificate for itself. Not together with --tls-cert-file.")
-	certificate.StringVar(&o.ServingCert.Service, "serving-service", o.ServingCert.Service, ""+
-		"Name of the Service in the namespace of this server that leads kube-apiserver to it. With --serving-ca-secret only.")
-	certificate.DurationVar(&o.ServingCert.CAValidity, "serving-ca-validity", o.ServingCert.CAValidity, ""+
-		"How long the certificate authority of --serving-ca-secret is valid for. It is renewed after two thirds of that.")
-	certificate.DurationVar(&o.ServingCert.Validity, "serving-cert-validity", o.ServingCert.Validity, ""+
-		"How long a certificate issued by the certificate authority of --serving-ca-secret is valid for. It is renewed after two thirds of that.")
+	o.addCertificateFlags(&sections)
 
 	controllers := sections.FlagSet("controllers")
 	controllers.BoolVar(&o.RunControllers, "run-controllers", o.RunControllers, ""+
@@ -76,4 +69,24 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 	etcd.IntVar(&o.EmbeddedEtcd.Snapshots.Keep, "snapshot-keep", o.EmbeddedEtcd.Snapshots.Keep, ""+
 		"How many snapshots --snapshot-dir keeps; older ones are deleted as soon as a new one is complete. 0 keeps all.")
 	return sections
+}
+
+// addCertificateFlags adds those of the own certificate authority.
+func (o *Options) addCertificateFlags(sections *cliflag.NamedFlagSets) {
+	certificate := pflag.NewFlagSet("", pflag.ContinueOnError)
+	certificate.StringVar(&o.ServingCert.Secret, "serving-ca-secret", o.ServingCert.Secret, ""+
+		"Name of a Secret in the namespace of this server. Its replicas keep a certificate authority of their own there, which is created and renewed as needed. The APIServices are made to trust it, and each replica issues a certificate for itself. Not together with --tls-cert-file.")
+	certificate.StringVar(&o.ServingCert.Service, "serving-service", o.ServingCert.Service, ""+
+		"Name of the Service in the namespace of this server that leads kube-apiserver to it. With --serving-ca-secret only.")
+	certificate.DurationVar(&o.ServingCert.CAValidity, "serving-ca-validity", o.ServingCert.CAValidity, ""+
+		"How long the certificate authority of --serving-ca-secret is valid for. It is renewed after two thirds of that.")
+	certificate.DurationVar(&o.ServingCert.Validity, "serving-cert-validity", o.ServingCert.Validity, ""+
+		"How long a certificate issued by the certificate authority of --serving-ca-secret is valid for. It is renewed after two thirds of that.")
+	section := "own certificate authority"
+	if o.Base != nil {
+		// Such a server refuses them, and says why. A section of its own would be an empty one in --help.
+		certificate.VisitAll(func(flag *pflag.Flag) { flag.Hidden = true })
+		section = "secure serving"
+	}
+	sections.FlagSet(section).AddFlagSet(certificate)
 }

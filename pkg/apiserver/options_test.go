@@ -25,6 +25,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/workshop"
 )
@@ -147,4 +148,30 @@ func TestComplete(t *testing.T) {
 			t.Error("the embedded etcd would be started")
 		}
 	})
+}
+
+// TestCertificateFlags finds the flags of the own certificate authority in the --help of servers that can have one.
+func TestCertificateFlags(t *testing.T) {
+	for name, base := range map[string]*Base{"groups in Go": nil, "a base": {AddFlags: func(*cliflag.NamedFlagSets) {}}} {
+		t.Run(name, func(t *testing.T) {
+			options := NewOptions("test", workshop.Group())
+			options.Base = base
+			refused := base != nil
+			sections := options.Flags()
+			if _, found := sections.FlagSets["own certificate authority"]; found == refused {
+				t.Errorf("the section exists: %t", found)
+			}
+			for _, name := range []string{"serving-ca-secret", "serving-service", "serving-ca-validity", "serving-cert-validity"} {
+				var found *pflag.Flag
+				for _, section := range sections.FlagSets {
+					if flag := section.Lookup(name); flag != nil {
+						found = flag
+					}
+				}
+				if found == nil || found.Hidden != refused {
+					t.Errorf("unexpected flag --%s: %+v", name, found)
+				}
+			}
+		})
+	}
 }

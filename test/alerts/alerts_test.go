@@ -20,6 +20,7 @@ package alerts
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,35 +37,85 @@ import (
 const (
 	root      = "../.."
 	scenarios = "scenarios.yaml"
+	instances = "instances.yaml"
 	page      = "docs/operations/runbooks.md"
 	runbooks  = "https://restaurant.programming-kubernetes.info/apiserver/blob/main/" + page
 )
 
 // TestScenarios evaluates the rules in all scenarios.
 func TestScenarios(t *testing.T) {
-	promtool, err := filepath.Abs(filepath.Join(os.Getenv(controlplane.BinDirVariable), "promtool"))
-	require.NoError(t, err)
-	require.FileExists(t, promtool, `"make test-alerts" builds it`)
+	promtool := program(t, "promtool")
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata")))
 	for _, rules := range prometheusRules(t) {
 		// JSON is YAML.
 		require.NoError(t, os.WriteFile(filepath.Join(dir, rules.Metadata.Name+".yaml"), rules.Spec, 0o600))
 	}
-	cmd := exec.CommandContext(t.Context(), promtool, "test", "rules", scenarios)
+	for _, rules := range rulesOfInstance(t) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "trattoria-"+rules.Metadata.Name+".yaml"), rules.Spec, 0o600))
+	}
+	cmd := exec.CommandContext(t.Context(), promtool, "test", "rules", scenarios, instances)
 	cmd.Dir = dir
 	output, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", output)
 }
 
+// program returns the path of one that the tests need.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(os.Getenv(controlplane.BinDirVariable), name))
+	require.NoError(t, err)
+	require.FileExists(t, path, `"make test-alerts" builds it`)
+	return path
+}
+
+// rulesOfInstance returns those of an instance with other names, which does not serve the group.
+func rulesOfInstance(t *testing.T) (all []prometheusRule) {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	components, err := filepath.Abs(filepath.Join(root, "artifacts", "deploy", "components"))
+	require.NoError(t, err)
+	components, err = filepath.EvalSymlinks(components)
+	require.NoError(t, err)
+	components, err = filepath.Rel(dir, components)
+	require.NoError(t, err)
+	for file, content := range map[string]string{
+		"kustomization.yaml": fmt.Sprintf("resources: [instance.yaml]\ncomponents: [%[1]s/monitoring, %[1]s/unregistered, %[1]s/instance]\n", components),
+		"instance.yaml": `{apiVersion: v1, kind: ConfigMap, data: {name: trattoria, namespace: trattoria-system},
+metadata: {name: instance, annotations: {config.kubernetes.io/local-config: "true"}}}`,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600))
+	}
+	output, err := exec.CommandContext(t.Context(), program(t, "kubectl"), "kustomize", dir).Output()
+	require.NoError(t, err)
+	for document := range strings.SplitSeq(string(output), "\n---\n") {
+		var object struct {
+			prometheusRule
+
+			Kind string `json:"kind"`
+		}
+		require.NoError(t, yaml.Unmarshal([]byte(document), &object))
+		if object.Kind == "PrometheusRule" {
+			// The alert would name the wrong server.
+			require.NotEqual(t, "apiservices", object.Metadata.Name)
+			all = append(all, object.prometheusRule)
+		}
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
 // TestCompleteness finds for each alert a moment at which it fires, one at which it does not, and
-// its runbook.
+// its runbook. Alerts name the server and its namespace.
 func TestCompleteness(t *testing.T) {
 	var file struct {
 		Tests []struct {
 			Moments []struct {
 				Alert    string `json:"alertname"`
-				Expected []any  `json:"exp_alerts"`
+				Expected []struct {
+					Labels map[string]string `json:"exp_labels"`
+				} `json:"exp_alerts"`
 			} `json:"alert_rule_test"`
 		} `json:"tests"`
 	}
@@ -74,6 +125,10 @@ func TestCompleteness(t *testing.T) {
 	fires, waits := map[string]bool{}, map[string]bool{}
 	for _, scenario := range file.Tests {
 		for _, moment := range scenario.Moments {
+			for _, expected := range moment.Expected {
+				require.NotEmpty(t, expected.Labels["apiserver"], "%s does not name the server", moment.Alert)
+				require.NotEmpty(t, expected.Labels["namespace"], "%s does not name the namespace", moment.Alert)
+			}
 			if len(moment.Expected) > 0 {
 				fires[moment.Alert] = true
 			} else {

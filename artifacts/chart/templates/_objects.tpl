@@ -37,6 +37,8 @@
 {{- else if or (eq $kind "APIService") (and (eq $kind "ClusterRole") (or (hasPrefix "restaurant:" $name) (hasPrefix "restaurant-apiserver:policy-parameters:" $name))) }}
 {{- /* The roles of the group do not have the name of the instance. */}}
 {{- .root.Values.registered }}
+{{- else if and (eq $kind "PrometheusRule") (eq $name "apiservices") (hasKey .root.Values "registered") }}
+{{- .root.Values.registered }}
 {{- else if eq $kind "ResourceQuota" }}
 {{- /* It is for the priority class. */}}
 {{- ne .root.Values.priorityClassName "" }}

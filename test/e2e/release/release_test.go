@@ -355,9 +355,15 @@ func decode(t *testing.T, manifests string) map[string]any {
 }
 
 // TestReleaseRefusals leaves no release without a version that is described, nor of anything but a
-// commit.
+// commit. It leaves no signed one with images that are named by tag.
 func TestReleaseRefusals(t *testing.T) {
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Skip("openssl is not installed; Debian has a package of that name")
+	}
 	source := clone(t, root)
+	key := filepath.Join(t.TempDir(), "release.key")
+	run(t, source, nil, "openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", key)
+	etcd := "quay.io/coreos/etcd=sha256:" + strings.Repeat("e", 64)
 	for name, test := range map[string]struct{ version, file, key, digests, want string }{
 		"no version":                {"latest", "", "", "", "The version must be like v0.37.0 or v0.37.0-rc.1, not latest.\n"},
 		"nothing in the change log": {"v99.0.0", "", "", "", "CHANGELOG.md has no section \"## v99.0.0\": write what is new for those who upgrade.\n"},
@@ -365,6 +371,8 @@ func TestReleaseRefusals(t *testing.T) {
 		"a changed file":            {version, "LICENSE", "", "", " M LICENSE\nThese files differ from the last commit. Commit or remove them: a release is made of a commit.\n"},
 		"a key that is none":        {version, "", "LICENSE", "", "openssl can't read SIGNING_KEY=LICENSE: name the file of a private key, or none.\n"},
 		"a digest without a name":   {version, "", "", "sha256:0", "DIGESTS has sha256:0: name an image and the digest of its index, as in quay.io/coreos/etcd=sha256:<64 hexadecimal digits>.\n"},
+		"signed without digests":    {version, "", key, "", "A signed release names all images by digest, and these have only tags: quay.io/coreos/etcd, rclone/rclone. Name their digests by DIGESTS, as docs/making-releases.md shows.\n"},
+		"signed with one digest":    {version, "", key, etcd, "A signed release names all images by digest, and these have only tags: rclone/rclone. Name their digests by DIGESTS, as docs/making-releases.md shows.\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.file != "" {
