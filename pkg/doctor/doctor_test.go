@@ -17,6 +17,9 @@ limitations under the License.
 package doctor
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -40,6 +43,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	certutil "k8s.io/client-go/util/cert"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
@@ -162,6 +166,43 @@ func TestFailedChecks(t *testing.T) {
 			e.registration = e.findRegistration(t.Context())
 			got := e.runOne(t.Context(), check{run: (*examination).checkRegistered}, nil)
 			require.Equal(t, []Finding{test.want}, got)
+		})
+	}
+}
+
+// Servers take a front proxy's word. So users must not have certificates of its authority.
+func TestCheckAuthenticationConfig(t *testing.T) {
+	const fix = "start kube-apiserver with --requestheader-client-ca-file, --requestheader-allowed-names and --proxy-client-cert-file"
+	authority := func(name string) string {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(t, err)
+		certificate, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: name}, key)
+		require.NoError(t, err)
+		encoded, err := certutil.EncodeCertificates(certificate)
+		require.NoError(t, err)
+		return string(encoded)
+	}
+	users, proxies := authority("users"), authority("proxies")
+	for name, test := range map[string]struct {
+		proxies, names string
+		want           Finding
+	}{
+		"an authority of its own":          {proxies, "", ok("servers can know kube-apiserver's front proxy")},
+		"that of users, and a name":        {users, `["front-proxy-client"]`, ok("servers can know kube-apiserver's front proxy")},
+		"no authority":                     {"", "", failure("there is no request-header CA, so that servers do not know kube-apiserver's front proxy, and refuse what it forwards", fix)},
+		"that of users":                    {users, "", failure("the request-header CA is a client CA, too, and no names are required, so that every user with a certificate can be anybody to servers", fix)},
+		"that of users, and an empty list": {users, "[]", failure("the request-header CA is a client CA, too, and no names are required, so that every user with a certificate can be anybody to servers", fix)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := &examination{kube: kubefake.NewClientset(&corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: authenticationConfig},
+				Data:       map[string]string{"client-ca-file": users, "requestheader-client-ca-file": test.proxies, "requestheader-allowed-names": test.names},
+			})}
+			got, err := e.checkAuthenticationConfig(t.Context())
+			require.NoError(t, err)
+			require.Len(t, got, 1)
+			got[0].Command = ""
+			require.Equal(t, test.want, got[0])
 		})
 	}
 }

@@ -65,7 +65,7 @@ type Config struct {
 	// QuotaBytes is the size of the database above which etcd raises an alarm
 	// and refuses writes.
 	QuotaBytes int64
-	// Snapshots are those that a server saves by itself.
+	// Snapshots are those that a server saves automatically.
 	Snapshots SnapshotSchedule
 
 	// free replaces freeBytes in tests.

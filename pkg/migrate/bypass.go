@@ -314,7 +314,8 @@ func (m *Migration) fillCaches(ctx context.Context) error {
 	return nil
 }
 
-// fillCache waits until a cache has been filled. Its lists match no object.
+// fillCache waits until a cache has been filled. Its lists match no object. Unlike a server that starts, a migration
+// does not wait for the end of other errors than 429, since it goes on without the cache.
 func (m *Migration) fillCache(ctx context.Context, from schema.GroupVersionResource) error {
 	for {
 		err := cluster.FillWatchCache(ctx, m.kube.Discovery().RESTClient(), path.Join("/apis", from.Group, from.Version, from.Resource))

@@ -90,6 +90,14 @@ func TestStorageErrors(t *testing.T) {
 	}
 }
 
+// TestTheErrorOfAFullDatabase checks that it names the ways out.
+func TestTheErrorOfAFullDatabase(t *testing.T) {
+	const want = "the database of etcd has reached its quota, or its disk is full, and accepts no writes until an operator compacts and defragments it or raises the quota, and disarms the alarm, or makes room on the disk"
+	if got := (statusErrorStorage{}).status(rpctypes.ErrNoSpace, "create").Error(); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // TestCreationsThatMayBeRepeated checks that only creations with a given name may be
 // repeated.
 func TestCreationsThatMayBeRepeated(t *testing.T) {

@@ -156,11 +156,11 @@ func TestOtherProcessesCanAttach(t *testing.T) {
 
 func TestUsersAreWhoTheirCertificatesSay(t *testing.T) {
 	cp := ForTest(t, bare(""))
-	config, err := cp.RESTConfigFor("alice", "cooks")
+	config, err := cp.RESTConfigFor("stranger", "users")
 	require.NoError(t, err)
 	_, err = clientFor(t, config).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	require.True(t, apierrors.IsForbidden(err), "%v", err)
-	require.ErrorContains(t, err, `User "alice" cannot list resource "nodes"`)
+	require.ErrorContains(t, err, `User "stranger" cannot list resource "nodes"`)
 
 	kubeconfig, err := cp.KubeconfigFor("system:serviceaccount:a:b", "g")
 	require.NoError(t, err)

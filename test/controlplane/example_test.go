@@ -64,7 +64,7 @@ func ExampleForTest() {
 		cp := controlplane.ForTest(t, config)
 
 		// A baker with the permissions that RBAC grants.
-		baker, err := cp.RESTConfigFor("alice", "bakers")
+		baker, err := cp.RESTConfigFor("baker", "bakers")
 		require.NoError(t, err)
 		_, err = kubernetes.NewForConfigOrDie(baker).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 		require.Error(t, err, "a baker can list pods")

@@ -26,15 +26,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// alice is a client certificate that the tests ask for again and again.
-var alice = Certificate{User: "alice", Groups: []string{"cooks"}}
+// client is the certificate that the tests ask for again and again.
+var client = Certificate{User: "reader", Groups: []string{"users"}}
 
-// pkiAt opens the PKI at a time and returns alice's certificate from it.
+// pkiAt opens the PKI at a time and returns the certificate of client from it.
 func pkiAt(t *testing.T, dir string, now time.Time) (*PKI, *x509.Certificate) {
 	t.Helper()
 	p, err := openPKI(dir, func() time.Time { return now })
 	require.NoError(t, err)
-	files, err := p.ensure("alice", p.ClientCA, alice)
+	files, err := p.ensure("reader", p.ClientCA, client)
 	require.NoError(t, err)
 	cert, _, err := files.read()
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func TestChangedCertificateIsIssuedAgain(t *testing.T) {
 func TestDamagedPKIIsRepaired(t *testing.T) {
 	files := []string{
 		"client-ca.crt", "client-ca.key", "front-proxy-ca.crt", "serving-ca.key", "etcd-ca.crt",
-		"alice.crt", "alice.key", "service-account.key",
+		"reader.crt", "reader.key", "service-account.key",
 	}
 	damages := map[string]func(t *testing.T, path string){
 		"missing": func(t *testing.T, path string) { require.NoError(t, os.Remove(path)) },
@@ -164,10 +164,10 @@ func TestForgedCertificates(t *testing.T) {
 		_, err = cert.Verify(x509.VerifyOptions{Roots: p.ClientCA.Pool(), KeyUsages: []x509.ExtKeyUsage{usage}})
 		return err
 	}
-	require.NoError(t, verify(p.ClientCA, alice, x509.ExtKeyUsageClientAuth))
-	require.ErrorContains(t, verify(stranger, alice, x509.ExtKeyUsageClientAuth), "unknown authority")
-	require.ErrorContains(t, verify(p.FrontProxyCA, alice, x509.ExtKeyUsageClientAuth), "unknown authority")
-	require.ErrorContains(t, verify(p.ClientCA, alice, x509.ExtKeyUsageServerAuth), "incompatible key usage")
-	expired := Certificate{User: "alice", NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(-time.Minute)}
+	require.NoError(t, verify(p.ClientCA, client, x509.ExtKeyUsageClientAuth))
+	require.ErrorContains(t, verify(stranger, client, x509.ExtKeyUsageClientAuth), "unknown authority")
+	require.ErrorContains(t, verify(p.FrontProxyCA, client, x509.ExtKeyUsageClientAuth), "unknown authority")
+	require.ErrorContains(t, verify(p.ClientCA, client, x509.ExtKeyUsageServerAuth), "incompatible key usage")
+	expired := Certificate{User: "reader", NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(-time.Minute)}
 	require.ErrorContains(t, verify(p.ClientCA, expired, x509.ExtKeyUsageClientAuth), "expired")
 }

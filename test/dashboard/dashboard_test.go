@@ -51,7 +51,7 @@ import (
 const (
 	root     = "../../"
 	interval = 5 // Seconds between two scrapes.
-	user     = "alice"
+	user     = "editor"
 )
 
 // TestDashboard waits until each query of each panel has been answered with something. With LOAD, such
@@ -82,13 +82,13 @@ func TestDashboard(t *testing.T) {
 	allow(t, cp)
 	require.NoError(t, fixture.CreateToppings(t.Context(), versioned.NewForConfigOrDie(cp.RESTConfig()), "tomato", "basil"))
 	// kube-apiserver leads to one of the servers only.
-	alice, err := cp.RESTConfigFor(user)
+	editor, err := cp.RESTConfigFor(user)
 	require.NoError(t, err)
 	began := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
 	clients := errgroup.Group{}
 	clients.Go(func() error {
-		return use(ctx, versioned.NewForConfigOrDie(cp.RESTConfig()), alice, framework.ConfigFor(t, cp, servers[1], user))
+		return use(ctx, versioned.NewForConfigOrDie(cp.RESTConfig()), editor, framework.ConfigFor(t, cp, servers[1], user))
 	})
 	defer func() {
 		cancel()

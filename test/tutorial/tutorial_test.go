@@ -180,7 +180,7 @@ func matches(want, output string) bool {
 	return regexp.MustCompile(`\A` + pattern.String() + `\z`).MatchString(output)
 }
 
-// reader is who follows the document, with a terminal for "make run" and one for the rest.
+// reader follows the document like a person, with a terminal for "make run" and one for the rest.
 type reader struct {
 	// state is where the working directory and the environment are kept from one command to
 	// the next.
@@ -203,7 +203,7 @@ func newReader(t *testing.T) *reader {
 	configured := strings.Split(goCommand(t, "env", "GOMODCACHE", "GOPROXY"), "\n")
 	proxies := []string{"file://" + publish(t), "file://" + filepath.Join(configured[0], "cache", "download"), configured[1]}
 	r.env = append(r.env, "GOPROXY="+strings.Join(proxies, ","), "GOSUMDB=off", "GOMODCACHE="+t.TempDir())
-	// What is in it is read-only.
+	// The files of a module cache are read-only.
 	clean := exec.CommandContext(context.WithoutCancel(t.Context()), "go", "clean", "-modcache")
 	clean.Env = r.env
 	t.Cleanup(func() {

@@ -26,7 +26,6 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
@@ -62,33 +61,27 @@ var errTooManyTokens = errors.New("this client presents too many bearer tokens t
 // wait for these. Delegate is not asked about further tokens. Instead, refuse is called
 // with the context of the request, which has to be that of WithTokenClients.
 func BoundTokens(delegate authenticator.Token, perClient int, refuse func(context.Context)) authenticator.Token {
-	return newTokenBound(delegate, perClient, refuse, clock.RealClock{})
-}
-
-func newTokenBound(delegate authenticator.Token, perClient int, refuse func(context.Context), now clock.PassiveClock) *tokenBound {
 	return &tokenBound{
 		Token:     delegate,
 		perClient: perClient,
 		refuse:    refuse,
-		clock:     now,
-		few:       bucket(allTokens, now),
-		strangers: bucket(allTokens, now),
-		users:     bucket(allTokens, now),
+		few:       bucket(allTokens),
+		strangers: bucket(allTokens),
+		users:     bucket(allTokens),
 		clients:   lru.New(tokenClients),
 		known:     lru.New(knownTokens),
 		turns:     limits.NewTurns(turnsPerClient),
 	}
 }
 
-func bucket(perSecond int, now clock.PassiveClock) flowcontrol.PassiveRateLimiter {
-	return flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(float32(perSecond), perSecond*tokenBurst, now)
+func bucket(perSecond int) flowcontrol.PassiveRateLimiter {
+	return flowcontrol.NewTokenBucketPassiveRateLimiter(float32(perSecond), perSecond*tokenBurst)
 }
 
 type tokenBound struct {
 	authenticator.Token
 	perClient int
 	refuse    func(context.Context)
-	clock     clock.PassiveClock
 
 	// few, users and strangers are the buckets of the three classes of clients, see allTokens.
 	few, users, strangers flowcontrol.PassiveRateLimiter
@@ -132,8 +125,8 @@ func (b *tokenBound) client(address string) *tokenClient {
 	if !ok {
 		// Of two that are made at the same time, one is forgotten.
 		found = &tokenClient{
-			all: bucket(b.perClient, b.clock),
-			few: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(1./fewPeriod, fewTokens, b.clock),
+			all: bucket(b.perClient),
+			few: flowcontrol.NewTokenBucketPassiveRateLimiter(1./fewPeriod, fewTokens),
 		}
 		b.clients.Add(address, found)
 	}

@@ -35,8 +35,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/websocket"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/utils/clock"
-	testclock "k8s.io/utils/clock/testing"
 )
 
 const (
@@ -48,13 +46,12 @@ const (
 // tokenServer reads tokens as the library does, and counts the questions to kube-apiserver.
 type tokenServer struct {
 	authenticator.Request
-	now            *testclock.FakePassiveClock
 	asked, refused int
 }
 
 func newTokenServer(perClient int) *tokenServer {
-	s := &tokenServer{now: testclock.NewFakePassiveClock(time.Unix(1_000_000, 0))}
-	bound := newTokenBound(s, perClient, func(context.Context) { s.refused++ }, s.now)
+	s := &tokenServer{}
+	bound := BoundTokens(s, perClient, func(context.Context) { s.refused++ })
 	s.Request = WithTokenClients(unionauth.New(bearertoken.New(bound), websocket.NewProtocolAuthenticator(bound)))
 	return s
 }
@@ -119,38 +116,42 @@ func TestBoundTokens(t *testing.T) {
 		"no token": {func(int) http.Header { return http.Header{} }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := newTokenServer(perClient)
-			require.True(t, server.bearer(t, "10.0.0.9:1", validToken))
-			server.asked = 0
-			refusedRequests := 0
-			for i := range 100 {
-				if before := server.refused; !server.request(t, "10.0.0.1:1", test.header(i)) && server.refused > before {
-					refusedRequests++
+			synctest.Test(t, func(t *testing.T) {
+				server := newTokenServer(perClient)
+				require.True(t, server.bearer(t, "10.0.0.9:1", validToken))
+				server.asked = 0
+				refusedRequests := 0
+				for i := range 100 {
+					if before := server.refused; !server.request(t, "10.0.0.1:1", test.header(i)) && server.refused > before {
+						refusedRequests++
+					}
 				}
-			}
-			require.Equal(t, test.asked, server.asked, "tokens that were asked about")
-			if test.asked == burst {
-				require.Positive(t, refusedRequests)
-			} else {
-				require.Zero(t, refusedRequests)
-			}
+				require.Equal(t, test.asked, server.asked, "tokens that were asked about")
+				if test.asked == burst {
+					require.Positive(t, refusedRequests)
+				} else {
+					require.Zero(t, refusedRequests)
+				}
+			})
 		})
 	}
 }
 
 // Time gives tokens back.
 func TestBoundTokensLater(t *testing.T) {
-	server := newTokenServer(perClient)
-	flood := func(n int) {
-		for i := range n {
-			server.bearer(t, "10.0.0.1:1", fmt.Sprint("random-", i))
+	synctest.Test(t, func(t *testing.T) {
+		server := newTokenServer(perClient)
+		flood := func(n int) {
+			for i := range n {
+				server.bearer(t, "10.0.0.1:1", fmt.Sprint("random-", i))
+			}
 		}
-	}
-	flood(100)
-	server.asked = 0
-	server.now.SetTime(server.now.Now().Add(time.Second))
-	flood(100)
-	require.Equal(t, perClient, server.asked)
+		flood(100)
+		server.asked = 0
+		time.Sleep(time.Second)
+		flood(100)
+		require.Equal(t, perClient, server.asked)
+	})
 }
 
 // Tokens of innocent addresses are asked about during a flood, too. Those of ServiceAccounts change
@@ -172,29 +173,31 @@ func TestFreshTokensBesideAFlood(t *testing.T) {
 		"an address that a proxy has only": {false, 1, 240},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := newTokenServer(10)
-			random := rand.New(rand.NewPCG(1, 2))
-			present := func(i int) bool {
-				return server.bearer(t, fmt.Sprintf("10.0.%d.%d:1", i%test.clients/200, i%test.clients%200), fmt.Sprint(validToken, i))
-			}
-			if test.insiders {
-				for i := range flooding {
-					server.bearer(t, fmt.Sprintf("10.1.0.%d:1", i), validToken)
+			synctest.Test(t, func(t *testing.T) {
+				server := newTokenServer(10)
+				random := rand.New(rand.NewPCG(1, 2))
+				present := func(i int) bool {
+					return server.bearer(t, fmt.Sprintf("10.0.%d.%d:1", i%test.clients/200, i%test.clients%200), fmt.Sprint(validToken, i))
 				}
-			}
-			accepted, presented, all := 0, 0, test.clients*test.each
-			for tick := range 10 * seconds {
-				server.now.SetTime(server.now.Now().Add(time.Second / 10))
-				for range flooding {
-					server.bearer(t, fmt.Sprintf("10.1.0.%d:1", random.IntN(flooding)), fmt.Sprint("random-", random.Uint64()))
-				}
-				for ; presented < all*(tick+1)/(10*seconds); presented++ {
-					if present(presented) {
-						accepted++
+				if test.insiders {
+					for i := range flooding {
+						server.bearer(t, fmt.Sprintf("10.1.0.%d:1", i), validToken)
 					}
 				}
-			}
-			require.Equal(t, all, accepted)
+				accepted, presented, all := 0, 0, test.clients*test.each
+				for tick := range 10 * seconds {
+					time.Sleep(time.Second / 10)
+					for range flooding {
+						server.bearer(t, fmt.Sprintf("10.1.0.%d:1", random.IntN(flooding)), fmt.Sprint("random-", random.Uint64()))
+					}
+					for ; presented < all*(tick+1)/(10*seconds); presented++ {
+						if present(presented) {
+							accepted++
+						}
+					}
+				}
+				require.Equal(t, all, accepted)
+			})
 		})
 	}
 }
@@ -208,7 +211,7 @@ func TestKnownTokensBesideOthers(t *testing.T) {
 		delegate := authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 			return &authenticator.Response{User: &user.DefaultInfo{Name: token}}, true, reviews.Wait(ctx)
 		})
-		bound := newTokenBound(delegate, perClient, func(context.Context) {}, clock.RealClock{})
+		bound := BoundTokens(delegate, perClient, func(context.Context) {}).(*tokenBound)
 		present := func(ctx context.Context, address string, n int64) {
 			token := fmt.Sprint(address, n)
 			bound.known.Add(sha256.Sum256([]byte(token)), nil)

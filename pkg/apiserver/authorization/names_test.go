@@ -48,14 +48,14 @@ func (a *asked) Authorize(_ context.Context, attributes authorizer.Attributes) (
 
 func TestAskForAllNames(t *testing.T) {
 	const allow, deny, none = authorizer.DecisionAllow, authorizer.DecisionDeny, authorizer.DecisionNoOpinion
-	anna := authenticationtesting.NamedByFrontProxy(t, "anna")
+	reader := authenticationtesting.NamedByFrontProxy(t, "reader")
 	request := genericapirequest.RequestInfo{
 		IsResourceRequest: true, Verb: "get", APIGroup: "bakery.example.com", APIVersion: "v1",
 		Namespace: "default", Resource: "breads", Subresource: "status", Name: "rye",
 	}
 	same := authorizer.AttributesRecord{
 		ResourceRequest: true, Verb: "get", APIGroup: "bakery.example.com", APIVersion: "v1",
-		Namespace: "default", Resource: "breads", Subresource: "status", Name: "rye", User: anna,
+		Namespace: "default", Resource: "breads", Subresource: "status", Name: "rye", User: reader,
 	}
 	for name, test := range map[string]struct {
 		change  func(*authorizer.AttributesRecord)
@@ -72,7 +72,7 @@ func TestAskForAllNames(t *testing.T) {
 		"a request without name": {change: func(a *authorizer.AttributesRecord) { a.Name = "" }, answers: map[string]authorizer.Decision{"": allow}, names: []string{""}, want: allow},
 		// An authorizer of the cluster may allow all names but forbid this one: only a
 		// request that kube-apiserver has authorized is not asked about exactly.
-		"a direct request":    {change: func(a *authorizer.AttributesRecord) { a.User = &user.DefaultInfo{Name: "anna"} }, answers: map[string]authorizer.Decision{"": allow, "rye": deny}, names: []string{"rye"}, want: deny},
+		"a direct request":    {change: func(a *authorizer.AttributesRecord) { a.User = &user.DefaultInfo{Name: "reader"} }, answers: map[string]authorizer.Decision{"": allow, "rye": deny}, names: []string{"rye"}, want: deny},
 		"no user":             {change: func(a *authorizer.AttributesRecord) { a.User = nil }, answers: map[string]authorizer.Decision{"": allow}, names: []string{"rye"}, want: none},
 		"another verb":        {change: func(a *authorizer.AttributesRecord) { a.Verb = "create" }, answers: map[string]authorizer.Decision{"": allow}, names: []string{"rye"}, want: none},
 		"another name":        {change: func(a *authorizer.AttributesRecord) { a.Name = "wheat" }, answers: map[string]authorizer.Decision{"": allow}, names: []string{"wheat"}, want: none},

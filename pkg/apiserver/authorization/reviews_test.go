@@ -70,7 +70,7 @@ func TestShareReviews(t *testing.T) {
 		var asked atomic.Int32
 		transport := authorization.ShareReviews(echo(&asked))
 		var all sync.WaitGroup
-		for _, question := range []string{"may jane get?", "may jane get?", "may jane get?", "may joe get?"} {
+		for _, question := range []string{"may the reader get?", "may the reader get?", "may the reader get?", "may the stranger get?"} {
 			all.Go(func() {
 				if got, err := ask(t.Context(), t, transport, question); assert.NoError(t, err) {
 					assert.Equal(t, question, got)
@@ -80,7 +80,7 @@ func TestShareReviews(t *testing.T) {
 		all.Wait()
 		require.EqualValues(t, 2, asked.Load(), "Each question is asked once.")
 
-		_, err := ask(t.Context(), t, transport, "may jane get?")
+		_, err := ask(t.Context(), t, transport, "may the reader get?")
 		require.NoError(t, err)
 		require.EqualValues(t, 3, asked.Load(), "No answer is kept.")
 	})
@@ -94,13 +94,13 @@ func TestShareReviewsOfWhoGoes(t *testing.T) {
 		first, leave := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() {
-			_, err := ask(first, t, transport, "may jane get?")
+			_, err := ask(first, t, transport, "may the reader get?")
 			assert.ErrorIs(t, err, context.Canceled)
 		})
 		synctest.Wait()
 		all.Go(func() {
-			if got, err := ask(t.Context(), t, transport, "may jane get?"); assert.NoError(t, err) {
-				assert.Equal(t, "may jane get?", got)
+			if got, err := ask(t.Context(), t, transport, "may the reader get?"); assert.NoError(t, err) {
+				assert.Equal(t, "may the reader get?", got)
 			}
 		})
 		synctest.Wait()
@@ -116,7 +116,7 @@ func TestShareReviewsDeadline(t *testing.T) {
 		var asked atomic.Int32
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		_, err := ask(ctx, t, authorization.ShareReviews(echo(&asked)), "may jane get?")
+		_, err := ask(ctx, t, authorization.ShareReviews(echo(&asked)), "may the reader get?")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		time.Sleep(2 * time.Millisecond) // The request that is sent has ended, too; synctest would complain otherwise.
 	})

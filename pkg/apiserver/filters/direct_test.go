@@ -35,10 +35,10 @@ func TestDirectClients(t *testing.T) {
 		want          string
 		passed        bool
 	}{
-		"a user":                          {"Impersonate-User", "anna", false, refused, false},
+		"a user":                          {"Impersonate-User", "admin", false, refused, false},
 		"a group alone":                   {"impersonate-group", "cooks", false, refused, false},
 		"an extra":                        {"Impersonate-Extra-Scopes", "all", false, refused, false},
-		"a user, of the front proxy":      {"Impersonate-User", "anna", true, "", true},
+		"a user, of the front proxy":      {"Impersonate-User", "admin", true, "", true},
 		"an audit ID":                     {"Audit-ID", "1", false, "", false},
 		"an audit ID, of the front proxy": {"Audit-ID", "1", true, "", true},
 		"another header":                  {"X-Other", "1", false, "", true},

@@ -105,11 +105,11 @@ func TestStreamsPerUser(t *testing.T) {
 		users [3]string
 		want  string
 	}{
-		"directly":                        {false, "track", false, 4, [3]string{"jane", "jane", "john"}, tooMany},
-		"through kube-apiserver":          {true, "track", false, 1, [3]string{"jane", "jane", "john"}, "a user must not follow more than 1 streams at once through kube-apiserver"},
-		"long-running for kube-apiserver": {true, "exec", false, 4, [3]string{"jane", "jane", "john"}, tooMany},
-		"an upgraded stream":              {true, "exec", true, 3, [3]string{"jane", "jane", "john"}, "a user must not have more than 3 connections, such as WebSockets, upgraded at once"},
-		"a watch by a WebSocket":          {true, "", true, 3, [3]string{"jane", "jane", "john"}, "a user must not have more than 3 connections, such as WebSockets, upgraded at once"},
+		"directly":                        {false, "track", false, 4, [3]string{"first", "first", "second"}, tooMany},
+		"through kube-apiserver":          {true, "track", false, 1, [3]string{"first", "first", "second"}, "a user must not follow more than 1 streams at once through kube-apiserver"},
+		"long-running for kube-apiserver": {true, "exec", false, 4, [3]string{"first", "first", "second"}, tooMany},
+		"an upgraded stream":              {true, "exec", true, 3, [3]string{"first", "first", "second"}, "a user must not have more than 3 connections, such as WebSockets, upgraded at once"},
+		"a watch by a WebSocket":          {true, "", true, 3, [3]string{"first", "first", "second"}, "a user must not have more than 3 connections, such as WebSockets, upgraded at once"},
 		"of a namespace, directly":        {false, "track", false, 4, [3]string{one, two, other}, tooMany},
 		"of a namespace, forwarded":       {true, "track", false, 1, [3]string{one, two, other}, "a user must not follow more than 1 streams at once through kube-apiserver"},
 		"of a namespace, upgraded":        {true, "exec", true, 3, [3]string{one, two, other}, "a user must not have more than 3 connections, such as WebSockets, upgraded at once"},

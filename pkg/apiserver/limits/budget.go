@@ -288,7 +288,7 @@ func TakeObjectMemory(ctx context.Context, size int64) error {
 	return errTooMuchMemory("large objects")
 }
 
-// TakeElementsMemory takes memory for a body of so many elements. If each of them is invalid, the library compares the
+// TakeElementsMemory takes memory for the elements of a body. If each of them is invalid, the library compares the
 // errors with each other, and copies the text of all for each. A body with as many as there may be takes all that its
 // account may have. One with half as many takes a quarter of that.
 // Upstream fault 85.
@@ -304,8 +304,8 @@ func TakeElementsMemory(ctx context.Context, elements, most int) error {
 	return errTooMuchMemory("bodies of many elements")
 }
 
-// TakeHistoryMemory takes memory for the state of an object that so many watch caches will keep for HistoryTime, or until
-// forget is called. Past changes refuse only changes of large objects.
+// TakeHistoryMemory takes memory for the state of an object in a number of watch caches. They keep it for HistoryTime,
+// or until forget is called. Past changes refuse only changes of large objects.
 func TakeHistoryMemory(ctx context.Context, object runtime.Object, caches int64) (forget func(), err error) {
 	s, ok := ctx.Value(reservationKey{}).(listReservation)
 	if !ok || s.system {

@@ -163,7 +163,7 @@ func TestMemoryOfManyAccounts(t *testing.T) {
 // The changes of a user count until watch caches forget them. They refuse no other requests, and the changes of no other
 // user. Eight accounts with a quarter of all memory each once ended the server.
 func TestHistoryMemory(t *testing.T) {
-	const of, tooMuch = "anna", "this user has changed as much of large objects of late as it leaves to others"
+	const of, tooMuch = "first", "this user has changed as much of large objects of late as it leaves to others"
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", pastObject)}}
 	size := sizeOf(reflect.ValueOf(object))
 	for name, test := range map[string]struct {
@@ -174,7 +174,7 @@ func TestHistoryMemory(t *testing.T) {
 	}{
 		"less than half":                {2, of, 0, ""},
 		"more than half":                {3, of, 0, tooMuch},
-		"another user":                  {3, "ben", 0, ""},
+		"another user":                  {3, "second", 0, ""},
 		"an account of the cluster":     {3, "system:apiserver", 0, ""},
 		"before watch caches forget it": {3, of, HistoryTime - time.Second, tooMuch},
 		"when watch caches forget it":   {3, of, HistoryTime + time.Second, ""},
@@ -218,12 +218,12 @@ func TestWorkThatGoesOn(t *testing.T) {
 		user          string
 		want          bool
 	}{
-		"ended in time":                     {"create", time.Second, time.Minute, "anna", true},
-		"at the end of its time":            {"create", 2 * time.Second, time.Second, "anna", false},
-		"at the end of that of the library": {"patch", 34 * time.Second, time.Minute, "anna", false},
-		"of another user":                   {"create", 2 * time.Second, time.Second, "ben", true},
-		"a list":                            {"list", 2 * time.Second, time.Second, "anna", true},
-		"a watch":                           {"watch", time.Minute, time.Second, "anna", true},
+		"ended in time":                     {"create", time.Second, time.Minute, "first", true},
+		"at the end of its time":            {"create", 2 * time.Second, time.Second, "first", false},
+		"at the end of that of the library": {"patch", 34 * time.Second, time.Minute, "first", false},
+		"of another user":                   {"create", 2 * time.Second, time.Second, "second", true},
+		"a list":                            {"list", 2 * time.Second, time.Second, "first", true},
+		"a watch":                           {"watch", time.Minute, time.Second, "first", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -241,7 +241,7 @@ func TestWorkThatGoesOn(t *testing.T) {
 					return taken
 				}
 				work = test.work
-				require.NoError(t, serve(test.verb, "anna"))
+				require.NoError(t, serve(test.verb, "first"))
 				work = 0
 				require.Equal(t, test.want, serve("list", test.user) == nil)
 				time.Sleep(HistoryTime)
@@ -269,7 +269,7 @@ func TestElementsMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			memory := newBudget(userPart * part)
 			take := func(elements int) error {
-				reservation := memory.reserve(account{user: "anna"})
+				reservation := memory.reserve(account{user: "first"})
 				return TakeElementsMemory(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation, 1, 1}), elements, most)
 			}
 			require.NoError(t, take(test.before))
@@ -360,7 +360,7 @@ func TestBrokenBody(t *testing.T) {
 func TestAnnouncedBodies(t *testing.T) {
 	memory := newBudget(100 << 20)
 	for range 1000 {
-		reservation := memory.reserve(account{user: "anna"})
+		reservation := memory.reserve(account{user: "first"})
 		_, err := reservation.read(io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrNoProgress)))
 		require.ErrorIs(t, err, io.ErrNoProgress)
 	}
@@ -369,7 +369,7 @@ func TestAnnouncedBodies(t *testing.T) {
 
 func TestAccounts(t *testing.T) {
 	for name, want := range map[string]account{
-		"anna":                                 {user: "anna"},
+		"user":                                 {user: "user"},
 		"system:anonymous":                     {user: "system:anonymous"},
 		"system:serviceaccount:a:one":          {user: "system:serviceaccounts:a"},
 		"system:serviceaccount:a:two":          {user: "system:serviceaccounts:a"},

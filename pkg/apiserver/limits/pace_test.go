@@ -119,7 +119,7 @@ func TestDeadlines(t *testing.T) {
 				allowed := WithMemoryBounds(work, requests.NewCodecs(), requests.IsWatch, bounds, NewWatches(bounds), 1<<20, anyBody)
 				inner := WithResponseDeadlines(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 					if test.verb != "unknown" {
-						NoteUser(req.Context(), "anna")
+						NoteUser(req.Context(), "reader")
 					}
 					if test.verb == "refused" || test.verb == "unknown" {
 						work.ServeHTTP(w, req)

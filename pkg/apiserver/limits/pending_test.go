@@ -186,7 +186,7 @@ func TestPendingOfFrontProxy(t *testing.T) {
 // An account has as many forwarded requests as it leaves to others, unless it is one of the cluster itself.
 func TestPendingOfForwardedAccounts(t *testing.T) {
 	const ofUser, ofAll = "this user has as many requests in this server already as it leaves to others", "this server works on 8 requests already"
-	const cook, waiter, other = "system:serviceaccount:kitchen:cook", "system:serviceaccount:kitchen:waiter", "system:serviceaccount:bar:waiter"
+	const one, two, other = "system:serviceaccount:a:one", "system:serviceaccount:a:two", "system:serviceaccount:b:one"
 	for name, test := range map[string]struct {
 		direct int
 		// pending are the users of requests, four of each.
@@ -194,16 +194,16 @@ func TestPendingOfForwardedAccounts(t *testing.T) {
 		user    string
 		want    string
 	}{
-		"as many as are left":                    {0, []string{"anna"}, "anna", ofUser},
-		"another user":                           {0, []string{"anna"}, "berta", ""},
-		"beside direct ones":                     {3, []string{"anna"}, "anna", ofUser},
-		"another user beside direct ones":        {3, []string{"anna"}, "berta", ""},
-		"another ServiceAccount":                 {0, []string{cook}, waiter, ofUser},
-		"a ServiceAccount of another namespace":  {0, []string{cook}, other, ""},
+		"as many as are left":                    {0, []string{"first"}, "first", ofUser},
+		"another user":                           {0, []string{"first"}, "second", ""},
+		"beside direct ones":                     {3, []string{"first"}, "first", ofUser},
+		"another user beside direct ones":        {3, []string{"first"}, "second", ""},
+		"another ServiceAccount":                 {0, []string{one}, two, ofUser},
+		"a ServiceAccount of another namespace":  {0, []string{one}, other, ""},
 		"anonymous":                              {0, []string{"system:anonymous"}, "system:anonymous", ofUser},
 		"of the cluster":                         {0, []string{"system:kube-scheduler"}, "system:kube-scheduler", ""},
-		"of the cluster, beside all others":      {0, []string{"anna", "berta", "carla", "dora"}, "system:apiserver", ""},
-		"beside all others":                      {0, []string{"anna", "berta", "carla", "dora"}, "emma", ofUser},
+		"of the cluster, beside all others":      {0, []string{"first", "second", "third", "fourth"}, "system:apiserver", ""},
+		"beside all others":                      {0, []string{"first", "second", "third", "fourth"}, "fifth", ofUser},
 		"of the cluster, beyond the part of all": {0, []string{"system:kube-scheduler", "system:apiserver"}, "system:apiserver", ofAll},
 	} {
 		t.Run(name, func(t *testing.T) {

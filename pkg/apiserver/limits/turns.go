@@ -37,7 +37,7 @@ type turns struct {
 	requests int
 }
 
-// NewTurns returns Turns for so many requests of each client at once.
+// NewTurns returns Turns, where each is the number of requests of a client that are in work at once.
 func NewTurns(each int) *Turns { return &Turns{each: int64(each), clients: map[string]*turns{}} }
 
 // Take waits until it is the turn of a request. The returned function ends the turn.

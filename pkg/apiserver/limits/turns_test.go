@@ -29,7 +29,7 @@ func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns(2)
 		var ends []func()
-		for _, client := range []string{"alice", "alice", "bob"} {
+		for _, client := range []string{"first", "first", "second"} {
 			end, err := turns.Take(t.Context(), client)
 			require.NoError(t, err)
 			ends = append(ends, end)
@@ -37,19 +37,19 @@ func TestTurns(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		results := make(chan error)
 		go func() {
-			_, err := turns.Take(ctx, "alice")
+			_, err := turns.Take(ctx, "first")
 			results <- err
 		}()
 		synctest.Wait()
 		leave()
 		require.ErrorIs(t, <-results, context.Canceled)
 		go func() {
-			end, err := turns.Take(t.Context(), "alice")
+			end, err := turns.Take(t.Context(), "first")
 			end()
 			results <- err
 		}()
 		synctest.Wait()
-		require.Equal(t, 3, turns.clients["alice"].requests)
+		require.Equal(t, 3, turns.clients["first"].requests)
 		ends[0]()
 		require.NoError(t, <-results)
 		ends[1]()

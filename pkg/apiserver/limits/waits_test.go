@@ -103,10 +103,10 @@ func TestWaits(t *testing.T) {
 				for range 2 { // Responses that have ended count no more.
 					var all sync.WaitGroup
 					for range test.responses {
-						all.Go(func() { respond("anna", test.parts, test.each) })
+						all.Go(func() { respond("first", test.parts, test.each) })
 					}
 					for range most {
-						all.Go(func() { respond("berta", 1, 3*slowInAll) })
+						all.Go(func() { respond("second", 1, 3*slowInAll) })
 					}
 					all.Wait()
 				}

@@ -162,7 +162,7 @@ func numberedKindOf[N any]() numberedKind {
 	}
 }
 
-// numbered returns a group of so many kinds, at most 30.
+// numbered returns a group with a number of kinds, at most 30.
 func numbered(count int) registry.Group {
 	kinds := []numberedKind{
 		numberedKindOf[[1]byte](), numberedKindOf[[2]byte](), numberedKindOf[[3]byte](), numberedKindOf[[4]byte](), numberedKindOf[[5]byte](),

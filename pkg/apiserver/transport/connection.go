@@ -63,8 +63,8 @@ type boundedListener struct {
 	net.Listener
 	// shares are those of connections, and held those of what the server holds for them.
 	shares, held *limits.Shares
-	// streamBytes is how much a stream over HTTP/2 takes that no handler of ours has. The library refuses some by
-	// itself, and keeps their decoded headers until the client has read that. A few bytes suffice for these headers.
+	// streamBytes is how much a stream over HTTP/2 takes that no handler of ours has. The library itself
+	// refuses some, and keeps their decoded headers until the client has read that. A few bytes suffice for these headers.
 	streamBytes int64
 	// trusted are the IP addresses from which a front proxy has sent a request.
 	trusted *lru.Cache
@@ -159,12 +159,12 @@ func (c *boundedConn) begin() {
 	c.factor = 0
 }
 
-// open tells whether the client may have so many streams that no handler has.
+// open tells whether the client may have a number of streams that no handler has.
 func (c *boundedConn) open(streams int) bool {
 	return c == nil || c.hold(forStreams, streams*int(c.listener.streamBytes))
 }
 
-// hold tells whether the server may hold so many bytes for a purpose, in place of those before.
+// hold tells whether the server may hold a number of bytes for a purpose, in place of those before.
 func (c *boundedConn) hold(what purpose, bytes int) bool {
 	if c == nil {
 		return true

@@ -49,6 +49,8 @@ type stopped struct {
 	done chan error
 }
 
+// stopBeforeHandshake uses the clock of the machine. The library keeps channels of one server for the next, and those of
+// synctest must not leave their test.
 func stopBeforeHandshake(t *testing.T, handler http.Handler) stopped {
 	t.Helper()
 	drain := NewDrain(testStreams, limits.DefaultBounds())
@@ -81,6 +83,7 @@ func stopBeforeHandshake(t *testing.T, handler http.Handler) stopped {
 }
 
 func TestAHandshakeThatEndsAfterTheListener(t *testing.T) {
+	t.Parallel()
 	server := stopBeforeHandshake(t, http.NotFoundHandler())
 	// Without it, the server would not wait.
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
@@ -91,6 +94,7 @@ func TestAHandshakeThatEndsAfterTheListener(t *testing.T) {
 
 // TestARequestAfterTheListener is answered, however long that takes.
 func TestARequestAfterTheListener(t *testing.T) {
+	t.Parallel()
 	began, proceed := make(chan struct{}), make(chan struct{})
 	server := stopBeforeHandshake(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(began)
@@ -122,6 +126,7 @@ func TestARequestAfterTheListener(t *testing.T) {
 // TestARequestAfterGoAway is one that a client has sent before it was told that the server
 // stops. It is answered like any other.
 func TestARequestAfterGoAway(t *testing.T) {
+	t.Parallel()
 	drain := NewDrain(testStreams, limits.DefaultBounds())
 	server := httptest.NewUnstartedServer(drain.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.Copy(w, req.Body)

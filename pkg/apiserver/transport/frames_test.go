@@ -156,7 +156,7 @@ func TestPacedConnections(t *testing.T) {
 	require.NoError(t, framer.WriteSettings())
 	<-pace.arrived
 	pace.tokens <- struct{}{}
-	as(1, "anna")
+	as(1, "reader")
 	require.Equal(t, "200", next())
 	ping("waits---")
 	<-pace.arrived // Frames that are sent now are read later.
@@ -332,7 +332,7 @@ func TestUnreadResponses(t *testing.T) {
 	bounds.WaitsPerUser = mayWait
 	drain, ended := NewDrain(testStreams, bounds), make(chan struct{}, streams)
 	server := httptest.NewUnstartedServer(drain.Handler(limits.WithResponseDeadlines(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		limits.NoteUser(req.Context(), "anna")
+		limits.NoteUser(req.Context(), "reader")
 		for err := error(nil); err == nil; {
 			_, err = w.Write(make([]byte, 1<<20))
 		}

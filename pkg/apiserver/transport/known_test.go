@@ -126,14 +126,14 @@ func TestKnownCertificates(t *testing.T) {
 		want, rotated string
 	}{
 		"nobody":               {nil, nil, "[]", "[]"},
-		"a user":               {newCA(t, "anna", users), nil, "[anna]", "[]"},
-		"with an intermediate": {newCA(t, "anna", intermediate), []*testCA{intermediate}, "[anna intermediate]", "[]"},
-		"without it":           {newCA(t, "anna", intermediate), nil, "[]", "[]"},
-		"with others":          {newCA(t, "anna", intermediate), []*testCA{unrelated, forged, intermediate}, "[anna intermediate]", "[]"},
-		"of two intermediates": {newCA(t, "anna", second), []*testCA{users, second, intermediate}, "[anna second intermediate]", "[]"},
-		"after many others":    {newCA(t, "anna", intermediate), append(slices.Repeat([]*testCA{forged}, maxCertificates), intermediate), "[]", "[]"},
-		"a stranger":           {newCA(t, "anna", forged), []*testCA{forged}, "[]", "[]"},
-		"of a later authority": {newCA(t, "anna", others), nil, "[]", "[anna]"},
+		"a user":               {newCA(t, "user", users), nil, "[user]", "[]"},
+		"with an intermediate": {newCA(t, "user", intermediate), []*testCA{intermediate}, "[user intermediate]", "[]"},
+		"without it":           {newCA(t, "user", intermediate), nil, "[]", "[]"},
+		"with others":          {newCA(t, "user", intermediate), []*testCA{unrelated, forged, intermediate}, "[user intermediate]", "[]"},
+		"of two intermediates": {newCA(t, "user", second), []*testCA{users, second, intermediate}, "[user second intermediate]", "[]"},
+		"after many others":    {newCA(t, "user", intermediate), append(slices.Repeat([]*testCA{forged}, maxCertificates), intermediate), "[]", "[]"},
+		"a stranger":           {newCA(t, "user", forged), []*testCA{forged}, "[]", "[]"},
+		"of a later authority": {newCA(t, "user", others), nil, "[]", "[user]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			authorities.rotate(users)

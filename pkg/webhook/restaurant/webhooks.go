@@ -54,7 +54,7 @@ const (
 // New returns the webhooks. Through a client of the configuration they watch
 // toppings and pizzas, in v1.
 func New(config *rest.Config) (webhook.Webhooks, error) {
-	// kube-apiserver queues requests by itself; a queue here would outlast its patience.
+	// kube-apiserver queues requests itself; a queue here would outlast its patience.
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	client, err := versioned.NewForConfig(config)

@@ -52,7 +52,7 @@ type credentials struct {
 // forged are the headers of a front proxy that speaks for an administrator.
 func forged() http.Header {
 	return http.Header{
-		"X-Remote-User":         {"root"},
+		"X-Remote-User":         {"admin"},
 		"X-Remote-Uid":          {"0"},
 		"X-Remote-Group":        {"system:masters"},
 		"X-Remote-Extra-Scopes": {"all"},
@@ -125,7 +125,7 @@ func TestForgedIdentity(t *testing.T) {
 	_, tokenForOthers := serviceAccount(t, ns, "https://example.com")
 	header, payload, _ := strings.Cut(token, ".")
 	_, signature, _ := strings.Cut(payload, ".")
-	tampered := header + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"root","groups":["system:masters"]}`)) + "." + signature
+	tampered := header + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"admin","groups":["system:masters"]}`)) + "." + signature
 
 	past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	proxyCA, clientCA := cp.PKI.FrontProxyCA, cp.PKI.ClientCA
@@ -144,10 +144,10 @@ func TestForgedIdentity(t *testing.T) {
 			credentials{certificate: issue(t, stranger, controlplane.Certificate{User: frontProxy})}, unauthorized, "",
 		},
 		"a certificate of a strange certificate authority for an administrator": {
-			credentials{certificate: issue(t, stranger, controlplane.Certificate{User: "root", Groups: []string{"system:masters"}})}, unauthorized, "",
+			credentials{certificate: issue(t, stranger, controlplane.Certificate{User: "admin", Groups: []string{"system:masters"}})}, unauthorized, "",
 		},
 		"a certificate of the front proxy's certificate authority for another": {
-			credentials{certificate: issue(t, proxyCA, controlplane.Certificate{User: "mallory", Groups: []string{"system:masters"}})}, unauthorized, "",
+			credentials{certificate: issue(t, proxyCA, controlplane.Certificate{User: "admin", Groups: []string{"system:masters"}})}, unauthorized, "",
 		},
 		"a certificate of the front proxy's certificate authority for no name": {
 			credentials{certificate: issue(t, proxyCA, controlplane.Certificate{Groups: []string{"system:masters"}})}, unauthorized, "",
@@ -162,10 +162,10 @@ func TestForgedIdentity(t *testing.T) {
 			credentials{certificate: issue(t, proxyCA, controlplane.Certificate{User: frontProxy, NotBefore: future, NotAfter: future.Add(time.Hour)})}, unauthorized, "",
 		},
 		"an expired certificate of an administrator": {
-			credentials{certificate: issue(t, clientCA, controlplane.Certificate{User: "root", Groups: []string{"system:masters"}, NotBefore: past.Add(-time.Hour), NotAfter: past})}, unauthorized, "",
+			credentials{certificate: issue(t, clientCA, controlplane.Certificate{User: "admin", Groups: []string{"system:masters"}, NotBefore: past.Add(-time.Hour), NotAfter: past})}, unauthorized, "",
 		},
 		"a user's certificate": {
-			credentials{certificate: issue(t, clientCA, controlplane.Certificate{User: "alice"})}, forbidden("alice"), "",
+			credentials{certificate: issue(t, clientCA, controlplane.Certificate{User: "stranger"})}, forbidden("stranger"), "",
 		},
 		"a user's certificate with the front proxy's name": {
 			credentials{certificate: issue(t, clientCA, controlplane.Certificate{User: frontProxy})}, forbidden(frontProxy), "",
@@ -175,7 +175,7 @@ func TestForgedIdentity(t *testing.T) {
 		"a token with another's payload": {credentials{token: tampered}, unauthorized, ""},
 		"a token that is garbage":        {credentials{token: "garbage"}, unauthorized, ""},
 		"a user's certificate and a token that is garbage": {
-			credentials{certificate: issue(t, clientCA, controlplane.Certificate{User: "alice"}), token: "garbage"}, forbidden("alice"), "",
+			credentials{certificate: issue(t, clientCA, controlplane.Certificate{User: "stranger"}), token: "garbage"}, forbidden("stranger"), "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -239,9 +239,9 @@ func audited(t *testing.T, id string) auditv1.Event {
 func TestPathsThatAreOpen(t *testing.T) {
 	t.Parallel()
 	nobody := credentials{}
-	user := credentials{certificate: issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "alice"})}
+	user := credentials{certificate: issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "stranger"})}
 	monitor := credentials{certificate: issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "prometheus", Groups: []string{"system:monitoring"}})}
-	admin := credentials{certificate: issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "root", Groups: []string{"system:masters"}})}
+	admin := credentials{certificate: issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "admin", Groups: []string{"system:masters"}})}
 	const group = "/apis/restaurant.programming-kubernetes.info"
 	for path, want := range map[string][4]int{
 		"/healthz":              {200, 200, 200, 200},
@@ -300,7 +300,7 @@ func TestAudiences(t *testing.T) {
 		"a token for this server":                   {credentials{token: forThis}, server.URL(), http.StatusOK},
 		"a token for kube-apiserver":                {credentials{token: forKubeAPIServer}, server.URL(), http.StatusUnauthorized},
 		"a token for another":                       {credentials{token: forOthers}, server.URL(), http.StatusUnauthorized},
-		"a certificate":                             {credentials{certificate: issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "cook"})}, server.URL(), http.StatusOK},
+		"a certificate":                             {credentials{certificate: issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "stranger"})}, server.URL(), http.StatusOK},
 		"kube-apiserver, a token for this server":   {credentials{token: forThis}, cp.KubeAPIServer.URL(), http.StatusUnauthorized},
 		"kube-apiserver, a token for itself":        {credentials{token: forKubeAPIServer}, cp.KubeAPIServer.URL(), http.StatusOK},
 		"a server without audiences, a default one": {credentials{token: forKubeAPIServer}, cp.APIServer.URL(), http.StatusOK},

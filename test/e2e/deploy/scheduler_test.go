@@ -161,7 +161,7 @@ func requirePending(t *testing.T) {
 	}
 }
 
-// requireScheduledBy waits for the events of so many bindings, all by that scheduler.
+// requireScheduledBy waits for the events of a number of bindings, all by that scheduler.
 // Witnesses are not counted.
 func requireScheduledBy(t *testing.T, namespace, scheduler string, count int) {
 	t.Helper()

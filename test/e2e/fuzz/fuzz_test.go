@@ -88,7 +88,7 @@ func TestRequests(t *testing.T) {
 	t.Logf("SEED=%d sends the same again", run.seed)
 
 	admin := framework.AdminConfig(t, cp, cp.APIServer)
-	for i := range uint64(len(run.corpus)) { // What is found in the first requests is there already.
+	for i := range uint64(len(run.corpus)) { // The base includes the memory that first requests take.
 		run.send(i)
 	}
 	run.tidy()
@@ -238,7 +238,7 @@ func isBusy(code int, status metav1.Status) bool {
 }
 
 // isKubes tells whether kube-apiserver has answered itself, with an error to paths that name no
-// resource, such as .../v1/proxy, for which this server's answer is 404.
+// resource, such as .../v1/proxy. This server answers such requests with 404.
 func isKubes(code int, status metav1.Status) bool {
 	return code == http.StatusInternalServerError && strings.Contains(status.Message, "failed to create RequestInfo")
 }
@@ -329,7 +329,7 @@ func (d *door) send(ctx context.Context, r request) (code int, status metav1.Sta
 	defer response.Body.Close()
 	stop := time.AfterFunc(streamed, cancel)
 	defer stop.Stop()
-	// What is left of a stream is of no interest.
+	// The rest of a stream is of no interest.
 	body, _ := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if json.Unmarshal(body, &status) != nil || status.Kind != "Status" {
 		status = metav1.Status{}

@@ -178,7 +178,7 @@ func TestBackKilledAndAborted(t *testing.T) {
 	c := newDefinedCluster(t)
 	code, _, stderr := c.migrate(t, "back")
 	require.Equal(t, 1, code)
-	require.Equal(t, "Error: no version of restaurant.programming-kubernetes.info leads to a server: there is nothing to move back\n", stderr)
+	require.Contains(t, stderr, "there is nothing to move back")
 	require.NoError(t, c.createPizza(t, c.restaurant(), "finalized", func(pizza metav1.Object) { pizza.SetFinalizers([]string{"example.com/kept"}) }))
 	for _, phase := range []string{"Copying", "Freezing", "Switching", "Releasing"} {
 		c.killIn(t, phase, "run")

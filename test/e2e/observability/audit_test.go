@@ -96,19 +96,19 @@ func TestAudit(t *testing.T) {
 	require.NoError(t, server.Start(t.Context()))
 	framework.Stock(t, cp, server)
 
-	alice := framework.FrontProxy(t, cp, server, cp.PKI.FrontProxyCA, "alice", "system:masters")
+	editor := framework.FrontProxy(t, cp, server, cp.PKI.FrontProxyCA, "editor", "system:masters")
 	const pizzas = framework.PizzasPath
 	impersonating := framework.FrontProxy(t, cp, server, cp.PKI.FrontProxyCA, "admin", "system:masters")
-	impersonating.Impersonate.UserName = "bob"
+	impersonating.Impersonate.UserName = "stranger"
 	for _, request := range []struct {
 		by                 *rest.Config
 		method, path, body string
 		want               int
 	}{
-		{alice, "POST", pizzas, `{"metadata":{"name":"margherita"},"spec":{"toppings":[{"name":"tomato"}],"replicas":2}}`, 201},
-		{alice, "POST", pizzas + "/margherita/bake", `{"spec":{"count":1}}`, 201},
-		{alice, "PATCH", pizzas + "/margherita?fieldManager=alice", `{apiVersion: restaurant.programming-kubernetes.info/v1, kind: Pizza, metadata: {labels: {hidden: "no"}}}`, 200},
-		{alice, "GET", pizzas + "/margherita/track?follow=true&timeoutSeconds=1", "", 200},
+		{editor, "POST", pizzas, `{"metadata":{"name":"margherita"},"spec":{"toppings":[{"name":"tomato"}],"replicas":2}}`, 201},
+		{editor, "POST", pizzas + "/margherita/bake", `{"spec":{"count":1}}`, 201},
+		{editor, "PATCH", pizzas + "/margherita?fieldManager=editor", `{apiVersion: restaurant.programming-kubernetes.info/v1, kind: Pizza, metadata: {labels: {hidden: "no"}}}`, 200},
+		{editor, "GET", pizzas + "/margherita/track?follow=true&timeoutSeconds=1", "", 200},
 		{impersonating, "GET", pizzas + "/margherita", "", 403},
 	} {
 		code, err := codeOf(request.by, request.method, request.path, request.body)
@@ -142,15 +142,15 @@ func TestAudit(t *testing.T) {
 	}
 	const complete = auditv1.StageResponseComplete
 	require.Empty(t, cmp.Diff([]record{
-		{complete, auditv1.LevelRequest, "create", "pizzas/margherita", "alice", "", 201, true, false},
-		{complete, auditv1.LevelRequestResponse, "create", "pizzas/margherita/bake", "alice", "", 201, true, true},
-		{complete, auditv1.LevelRequest, "patch", "pizzas/margherita", "alice", "", 200, true, false},
-		{auditv1.StageResponseStarted, auditv1.LevelMetadata, "get", "pizzas/margherita/track", "alice", "", 200, false, false},
-		{complete, auditv1.LevelMetadata, "get", "pizzas/margherita/track", "alice", "", 200, false, false},
-		{complete, auditv1.LevelRequest, "get", "pizzas/margherita", "admin", "bob", 403, false, false},
+		{complete, auditv1.LevelRequest, "create", "pizzas/margherita", "editor", "", 201, true, false},
+		{complete, auditv1.LevelRequestResponse, "create", "pizzas/margherita/bake", "editor", "", 201, true, true},
+		{complete, auditv1.LevelRequest, "patch", "pizzas/margherita", "editor", "", 200, true, false},
+		{auditv1.StageResponseStarted, auditv1.LevelMetadata, "get", "pizzas/margherita/track", "editor", "", 200, false, false},
+		{complete, auditv1.LevelMetadata, "get", "pizzas/margherita/track", "editor", "", 200, false, false},
+		{complete, auditv1.LevelRequest, "get", "pizzas/margherita", "admin", "stranger", 403, false, false},
 	}, records))
-	require.Equal(t, map[string][]string{"alice": {"system:masters", "system:authenticated"}, "admin": {"system:masters", "system:authenticated"}}, groups)
-	require.Equal(t, authenticationv1.UserInfo{Username: "alice", Groups: []string{"system:masters", "system:authenticated"}}, logged[0].User)
+	require.Equal(t, map[string][]string{"editor": {"system:masters", "system:authenticated"}, "admin": {"system:masters", "system:authenticated"}}, groups)
+	require.Equal(t, authenticationv1.UserInfo{Username: "editor", Groups: []string{"system:masters", "system:authenticated"}}, logged[0].User)
 
 	close(received)
 	var sent []auditv1.Event

@@ -158,13 +158,10 @@ func TestDatabaseIsFull(t *testing.T) {
 	for i := 0; i < 100 && err == nil; i++ {
 		_, err = pizzas.Create(t.Context(), large, metav1.CreateOptions{})
 	}
-	require.EqualError(t, err, "the database of etcd has reached its quota, or its disk is full, and accepts no writes until an operator compacts and defragments it or raises the quota, and disarms the alarm, or makes room on the disk")
 	require.True(t, apierrors.IsServiceUnavailable(err), "got %v", err)
 	framework.WaitUnready(t, cp, server, "etcd-alarms")
-	code, body := framework.Get(t, cp, server, "/readyz/etcd-alarms")
+	code, _ := framework.Get(t, cp, server, "/readyz/etcd-alarms")
 	require.Equal(t, 500, code)
-	require.Equal(t, "internal server error: the database of the embedded etcd has reached its quota: delete objects and restart the server, "+
-		"which gives their space free, or restart it with a higher --etcd-quota-backend-bytes\n", body)
 	stored := names(t, server)
 	require.NotEmpty(t, stored)
 

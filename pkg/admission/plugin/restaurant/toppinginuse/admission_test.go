@@ -119,18 +119,18 @@ func finalized(name string, finalizers ...string) *restaurant.Topping {
 
 func updated(old, object *restaurant.Topping) admission.Attributes {
 	return admission.NewAttributesRecord(object, old, restaurant.Kind("Topping").WithVersion("v1"), "", object.Name,
-		restaurant.Resource("toppings").WithVersion("v1"), "", admission.Update, nil, false, &user.DefaultInfo{Name: "cook"})
+		restaurant.Resource("toppings").WithVersion("v1"), "", admission.Update, nil, false, &user.DefaultInfo{Name: "editor"})
 }
 
 func attributes(name string, old runtime.Object, resource, subresource string) admission.Attributes {
 	return admission.NewAttributesRecord(nil, old, restaurant.Kind("Topping").WithVersion("v1"), "", name,
-		restaurant.Resource(resource).WithVersion("v1"), subresource, admission.Delete, nil, false, &user.DefaultInfo{Name: "cook"})
+		restaurant.Resource(resource).WithVersion("v1"), subresource, admission.Delete, nil, false, &user.DefaultInfo{Name: "editor"})
 }
 
-// onlyCooks lets cooks get pizzas, and is broken for everybody else.
-var onlyCooks = authorizer.AuthorizerFunc(func(_ context.Context, asked authorizer.Attributes) (authorizer.Decision, string, error) {
+// onlyEditors lets editors get pizzas, and is broken for everybody else.
+var onlyEditors = authorizer.AuthorizerFunc(func(_ context.Context, asked authorizer.Attributes) (authorizer.Decision, string, error) {
 	want := authorizer.AttributesRecord{
-		User: &user.DefaultInfo{Name: "cook"}, Verb: "get", Namespace: "default", APIGroup: restaurant.GroupName, APIVersion: "v1", Resource: "pizzas", ResourceRequest: true,
+		User: &user.DefaultInfo{Name: "editor"}, Verb: "get", Namespace: "default", APIGroup: restaurant.GroupName, APIVersion: "v1", Resource: "pizzas", ResourceRequest: true,
 	}
 	if cmp.Equal(authorizer.Attributes(want), asked) {
 		return authorizer.DecisionAllow, "", nil
@@ -166,7 +166,7 @@ func TestPlugin(t *testing.T) {
 			client := fake.NewClientset(&margherita)
 			p := newPlugin()
 			p.SetRestaurant(nil, client.RestaurantV1())
-			p.SetAuthorizer(onlyCooks)
+			p.SetAuthorizer(onlyEditors)
 			requireError(t, p.Validate(t.Context(), test.attributes, nil), test.want, test.wantReason)
 			want := []metav1.ListOptions{{FieldSelector: test.wantSelector, Limit: maxCount}} // of no version: as they are now
 			if test.wantSelector == "" {
@@ -204,7 +204,7 @@ func TestInitialization(t *testing.T) {
 	if _, err := plugins.InitPlugin(PluginName, nil, pizzas); err == nil || err.Error() != `failed to initialize admission plugin "ToppingInUse": ToppingInUse has no authorizer` {
 		t.Errorf("got %v for a plugin that was given no authorizer", err)
 	}
-	initialized, err := plugins.InitPlugin(PluginName, nil, admission.PluginInitializers{pizzas, genericinitializer.New(nil, nil, nil, onlyCooks, nil, nil, nil, nil)})
+	initialized, err := plugins.InitPlugin(PluginName, nil, admission.PluginInitializers{pizzas, genericinitializer.New(nil, nil, nil, onlyEditors, nil, nil, nil, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
