@@ -58,15 +58,20 @@ func writeFlags(p *page) error {
 	writeCommands(p, webhook.NewCommand(ctx, webhooks.New), apiserver, nil)
 	for _, program := range []*cobra.Command{kit.NewCommand("kit"), conformance.NewCommand("conformance"), doctor.NewPlugin()} {
 		writeCommands(p, program, nil, nil)
+		for _, child := range program.Commands() {
+			if child.HasSubCommands() {
+				writeCommands(p, child, nil, nil)
+			}
+		}
 	}
 	return nil
 }
 
-// writeCommands writes the flags of a command, or of its subcommands if it only has these. It leaves out those that the
+// writeCommands writes the flags of a command, or of its subcommands unless it is a server. It leaves out those that the
 // same command of another program has.
 func writeCommands(p *page, cmd, server, other *cobra.Command) {
 	cmds := []*cobra.Command{cmd}
-	if !cmd.Runnable() {
+	if cmd.HasSubCommands() && (cmd.HasParent() || !cmd.Runnable()) {
 		cmds = cmd.Commands()
 	}
 	rows, of := together(cmds, server, other)

@@ -33,8 +33,8 @@ limitations under the License.
 // package that failed without a failed test, since some tests may never have run. Packages come
 // last, flags have the form -name=value.
 //
-// With TESTRUN_FAILED in the environment, several runs share the last one: each appends its failed
-// tests to that file and passes. Then -rerun without further arguments runs those in the file.
+// With TESTRUN_FAILED in the environment, a run with -rerun appends its failed tests to that file
+// instead, and passes. Then -rerun without further arguments runs the tests in the file.
 //
 // The file in TESTRUN_EVENTS, if set, gets the output of "go test -json".
 package main
@@ -377,7 +377,7 @@ func (r *report) outputOf(test event) string {
 	return output.String()
 }
 
-// endOf returns the end of the output of a test, with that of those of its subtests that have not passed.
+// endOf returns the end of the output of a test. That of subtests that have not passed is part of it.
 func (r *report) endOf(test event) string {
 	var output strings.Builder
 	for _, e := range r.output[test.Package] {
@@ -387,8 +387,11 @@ func (r *report) endOf(test event) string {
 	}
 	all := output.String()
 	if len(all) > mostOutput {
-		_, whole, _ := strings.Cut(all[len(all)-mostOutput:], "\n")
-		return "(…)\n" + whole
+		end := all[len(all)-mostOutput:]
+		if _, whole, _ := strings.Cut(end, "\n"); whole != "" {
+			end = whole
+		}
+		return "(…)\n" + end
 	}
 	return all
 }

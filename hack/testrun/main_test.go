@@ -221,6 +221,10 @@ pass||`
 			first: strings.Repeat("output|TestBad|"+strings.Repeat("x", 99)+"\n", 100) + failedTest[1:], alone: passedAlone,
 			flakes: strings.Replace(flake, "p\n", "p\n    (…)\n"+strings.Repeat("    "+strings.Repeat("x", 99)+"\n", 40), 1),
 		},
+		"the end of a long line is kept": {
+			first: "output|TestBad|" + strings.Repeat("x", 5000) + "\nfail|TestBad|\nfail||", alone: passedAlone,
+			flakes: "FLAKED: TestBad (passed alone) in p\n    (…)\n    " + strings.Repeat("x", 4095) + "\n",
+		},
 		"a flaking subtest is shown with its test": {
 			first: `
 output|TestBad/one|    bad_test.go:3: wrong again

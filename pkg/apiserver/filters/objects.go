@@ -72,6 +72,11 @@ func (d boundedDecoder) check(obj runtime.Object, gvk *schema.GroupVersionKind, 
 		if err := checkNames(d.bounds, object); err != nil {
 			return err
 		}
+		if _, untyped := obj.(runtime.Unstructured); !untyped {
+			if err := checkManagedFields(d.bounds, object.GetManagedFields()); err != nil {
+				return err
+			}
+		}
 	}
 	limit := bodycost.Object{Elements: d.bounds.BodyElements, Managed: d.bounds.BodyElements, Owners: d.bounds.Owners}
 	has, err := bodycost.OfObject(obj, size, d.bounds.BodyElements)
@@ -91,6 +96,28 @@ func (d boundedDecoder) check(obj runtime.Object, gvk *schema.GroupVersionKind, 
 		return err
 	}
 	return has.Check(limit.Or(before))
+}
+
+// checkManagedFields refuses fields with long paths, as checkPaths does. Protobuf has them as text in JSON, of any depth.
+func checkManagedFields(b limits.Bounds, managed []metav1.ManagedFieldsEntry) error {
+	size, paths := 0, 0
+	for _, entry := range managed {
+		if entry.FieldsV1 != nil {
+			size += len(entry.FieldsV1.GetRawBytes())
+		}
+	}
+	if size <= b.FieldPathBytes/max(1, size) { // Each element has a byte, and a path shorter than the text.
+		return nil
+	}
+	for _, entry := range managed {
+		if entry.FieldsV1 != nil {
+			paths += bodycost.JSONPaths(entry.FieldsV1.GetRawBytes())
+		}
+	}
+	if paths > b.FieldPathBytes {
+		return fmt.Errorf("metadata.managedFields: the paths of all fields together must not be longer than %d bytes", b.FieldPathBytes)
+	}
+	return nil
 }
 
 func checkNames(b limits.Bounds, object metav1.Object) error {

@@ -69,6 +69,38 @@ func TestBoundMetadata(t *testing.T) {
 	}
 }
 
+// Protobuf has managed fields as text. Indented, 80 kB of them that are nested 10,000 levels deep took 200 MB.
+func TestDeepManagedFields(t *testing.T) {
+	codecs := requests.NewCodecs()
+	protobuf, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	require.True(t, ok, "there is no serializer for protobuf")
+	bounds := limits.DefaultBounds()
+	const tooLong = "metadata.managedFields: the paths of all fields together must not be longer than 8388608 bytes"
+	for name, test := range map[string]struct {
+		depth, entries int
+		want           string
+	}{
+		"none":                   {0, 0, ""},
+		"a little":               {10, 1, ""},
+		"much":                   {1000, 1, ""},
+		"too much":               {9990, 1, tooLong},
+		"too much together":      {1000, 5, tooLong},
+		"many that are not deep": {3, 2000, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := &example.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+			for range test.entries {
+				fields := strings.Repeat(`{"f:a":`, test.depth) + "{}" + strings.Repeat("}", test.depth)
+				object.ManagedFields = append(object.ManagedFields, metav1.ManagedFieldsEntry{Manager: "a", FieldsV1: metav1.NewFieldsV1(fields)})
+			}
+			body, err := runtime.Encode(codecs.EncoderForVersion(protobuf.Serializer, examplev1.SchemeGroupVersion), object)
+			require.NoError(t, err)
+			_, _, err = BoundObjects(codecs, bounds, nothingStored).DecoderToVersion(protobuf.Serializer, example.SchemeGroupVersion).Decode(body, nil, nil)
+			requireError(t, err, test.want)
+		})
+	}
+}
+
 func TestTooManyElements(t *testing.T) {
 	codecs := requests.NewCodecs()
 	info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)

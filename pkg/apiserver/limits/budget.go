@@ -42,9 +42,9 @@ const (
 	// takes that while a body within the bounds is decoded, converted and validated.
 	decodeFactor = 6
 	// listFactor is how many times its size in storage a list takes while it is
-	// converted and encoded. listFactorYAML is that of YAML, which is made of the whole
-	// list in JSON.
-	listFactor, listFactorYAML = 4, 16
+	// converted and encoded. listFactorIndented is that of YAML, and of JSON with "pretty",
+	// which are made of the whole list in JSON.
+	listFactor, listFactorIndented = 4, 16
 	// writeFactor is how many times its size a stored object takes while it is patched, and
 	// written as what it has become.
 	writeFactor = 12
@@ -138,6 +138,8 @@ type reservation struct {
 	account
 	// taken includes list, the part for a list, an object or the event of a watch. The budget protects both.
 	taken, list int64
+	// pages is the part of list for earlier pages, all of which the answer to a deletecollection has.
+	pages int64
 	// released reservations take nothing any more: a watch may still be on its way to its end.
 	released bool
 	watch    watchReservation
@@ -253,18 +255,39 @@ type listReservation struct {
 	*reservation
 	// factor is that of lists, object that of a single object.
 	factor, object int64
+	// sums is set if the answer has all lists that are read.
+	sums bool
 }
 
-// TakeListMemory takes memory for the list that answers a request of this context, until the
-// request has ended. The bytes are those of the objects in storage. If others have too much
-// of it, the error tells the client to retry. Contexts of no request of a client take
-// nothing.
-func TakeListMemory(ctx context.Context, bytes int64) error {
+// ReserveListMemory takes memory for the objects of a list that is about to be read, until TakeListMemory is called. The
+// bytes are those of the objects in storage. If others have too much of it, the error tells the client to retry.
+// Contexts of no request of a client take nothing.
+func ReserveListMemory(ctx context.Context, bytes int64) error {
 	s, ok := ctx.Value(reservationKey{}).(listReservation)
-	if !ok || s.takeList(bytes*s.factor) {
+	if !ok || s.takeList(s.pages+bytes*s.factor) {
 		return nil
 	}
 	return errTooMuchMemory("lists")
+}
+
+// TakeListMemory takes memory for the list that answers a request of this context, until the
+// request has ended. Errors are those of ReserveListMemory, and one if the list would be too large indented for any
+// client: it would take all memory by itself.
+func TakeListMemory(ctx context.Context, bytes int64) error {
+	s, ok := ctx.Value(reservationKey{}).(listReservation)
+	if !ok {
+		return nil
+	}
+	if bytes *= s.factor; s.factor == listFactorIndented && s.pages+bytes > s.limit/userPart {
+		return apierrors.NewBadRequest(`the list is too large to be indented: ask for JSON without "pretty", or for pages by "limit"`)
+	}
+	if err := ReserveListMemory(ctx, bytes/s.factor); err != nil {
+		return err
+	}
+	if s.sums {
+		s.pages += bytes
+	}
+	return nil
 }
 
 // WithMemoryOf returns a context that takes memory for the request of another one.

@@ -102,6 +102,8 @@ func TestListMemory(t *testing.T) {
 		"YAML that fits":          {0, 25, "first", "application/yaml", true},
 		"YAML that does not":      {1, 25, "first", "text/html, application/yaml;q=0.9", false},
 		"JSON of the same length": {1, 25, "first", "application/json", true},
+		"YAML larger than any":    {0, 26, "second", "application/yaml", false},
+		"indented that does not":  {1, 25, "first", "application/json;pretty=1", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := func(user string) *http.Request {
@@ -130,6 +132,65 @@ func TestListMemory(t *testing.T) {
 		})
 	}
 	require.NoError(t, TakeListMemory(context.Background(), 1<<40), "not a request of a client")
+}
+
+// The answer to a deletecollection has the objects of all pages that it reads.
+func TestPagesOfDeletedCollections(t *testing.T) {
+	bounds := DefaultBounds()
+	bounds.RequestMemory = 400 * listFactor
+	for name, test := range map[string]struct {
+		verb string
+		want int64
+	}{
+		"a list":             {"list", 20},
+		"a deletecollection": {"deletecollection", 30 + 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inner := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				s := req.Context().Value(reservationKey{}).(listReservation)
+				for _, page := range []int64{30, 20} {
+					assert.NoError(t, ReserveListMemory(req.Context(), 2*page))
+					assert.NoError(t, TakeListMemory(req.Context(), page))
+				}
+				assert.Equal(t, test.want*listFactor, s.used)
+			})
+			handler := WithMemoryBounds(inner, requests.NewCodecs(), requests.IsWatch, bounds, NewWatches(bounds), 1<<10, anyBody)
+			requests.Serve(handler, requests.As(requests.WithInfo(httptest.NewRequest(http.MethodDelete, "/", nil), test.verb), "first"))
+		})
+	}
+}
+
+// A list is indented only if its client asks for that, since that takes four times as much memory.
+func TestIndentedLists(t *testing.T) {
+	for name, test := range map[string]struct {
+		verb, query, agent string
+		wantQuery          string
+		factor             int64
+	}{
+		"nothing is said":          {"list", "", "kubectl", "", listFactor},
+		"a list by curl":           {"list", "limit=5", "curl/8", "limit=5&pretty=false", listFactor},
+		"a browser":                {"list", "", "Mozilla/5.0", "pretty=false", listFactor},
+		"an empty value":           {"list", "pretty", "Wget/1", "pretty=false", listFactor},
+		"curl asks for it":         {"list", "pretty=true", "curl/8", "pretty=true", listFactorIndented},
+		"curl wants none":          {"list", "pretty=0", "curl/8", "pretty=0", listFactor},
+		"something else asks":      {"list", "pretty=1", "kubectl", "pretty=1", listFactorIndented},
+		"an object by curl":        {"get", "", "curl/8", "", listFactorIndented},
+		"a deletecollection by it": {"deletecollection", "", "curl/8", "pretty=false", listFactor},
+		"a value that is none":     {"list", "pretty=yes", "curl/8", "pretty=yes", listFactor},
+	} {
+		t.Run(name, func(t *testing.T) {
+			called := false
+			handler := WithMemoryBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				called = true
+				assert.Equal(t, test.wantQuery, req.URL.RawQuery)
+				assert.Equal(t, test.factor, req.Context().Value(reservationKey{}).(listReservation).factor)
+			}), requests.NewCodecs(), requests.IsWatch, DefaultBounds(), NewWatches(DefaultBounds()), 1<<10, anyBody)
+			req := requests.As(requests.WithInfo(httptest.NewRequest(http.MethodGet, "/?"+test.query, nil), test.verb), "first")
+			req.Header.Set("User-Agent", test.agent)
+			requests.Serve(handler, req)
+			require.True(t, called)
+		})
+	}
 }
 
 // However many accounts take what they can, with one request each or with several, the next one finds some. Four that
@@ -183,7 +244,7 @@ func TestHistoryMemory(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				memory := newBudget(6 * size * historyPart)
 				ctx := func(user string) context.Context {
-					return context.WithValue(t.Context(), reservationKey{}, listReservation{memory.reserve(accountOfUser(user)), 1, 1})
+					return context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: memory.reserve(accountOfUser(user)), factor: 1, object: 1})
 				}
 				for range test.changes {
 					_, err := TakeHistoryMemory(ctx(of), object, 1)
@@ -270,7 +331,7 @@ func TestElementsMemory(t *testing.T) {
 			memory := newBudget(userPart * part)
 			take := func(elements int) error {
 				reservation := memory.reserve(account{user: "first"})
-				return TakeElementsMemory(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation, 1, 1}), elements, most)
+				return TakeElementsMemory(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: reservation, factor: 1, object: 1}), elements, most)
 			}
 			require.NoError(t, take(test.before))
 			err := take(test.elements)

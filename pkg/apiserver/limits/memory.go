@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -77,7 +78,12 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 			defer func() {
 				reservation.release(hasBody(info.Verb) && !goesOn && (req.Context().Err() != nil || time.Since(began) >= handlerTime))
 			}()
-			req = req.WithContext(context.WithValue(req.Context(), reservationKey{}, listReservation{reservation, listFactorFor(req), objectFactorFor(req, info.Verb)}))
+			if info.Verb == "list" || info.Verb == "deletecollection" {
+				req = withoutImpliedIndent(req)
+			}
+			req = req.WithContext(context.WithValue(req.Context(), reservationKey{}, listReservation{
+				reservation: reservation, factor: listFactorFor(req), object: objectFactorFor(req, info.Verb), sums: info.Verb == "deletecollection",
+			}))
 			if err := checkBody(req, info.Verb, maxBody, reservation, response, check); err != nil {
 				responsewriters.ErrorNegotiated(err, serializer, version, w, req)
 				return
@@ -147,10 +153,40 @@ func checkBody(req *http.Request, verb string, maxBody int64, reservation *reser
 
 // listFactorFor returns the factor for a list in the form that a client accepts.
 func listFactorFor(req *http.Request) int64 {
-	if strings.Contains(req.Header.Get("Accept"), "yaml") {
-		return listFactorYAML
+	accept := req.Header.Get("Accept")
+	asked, implied := indents(req)
+	if asked || implied || strings.Contains(accept, "yaml") || strings.Contains(accept, prettyParameter) {
+		return listFactorIndented
 	}
 	return listFactor
+}
+
+const prettyParameter = "pretty"
+
+// indents tells whether the query asks for JSON that is indented, or implies it by the User-Agent, as the library
+// decides that.
+func indents(req *http.Request) (asked, implied bool) {
+	if value := req.URL.Query().Get(prettyParameter); value != "" {
+		asked, _ = strconv.ParseBool(value)
+		return asked, false
+	}
+	agent := req.UserAgent()
+	return false, strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
+}
+
+// withoutImpliedIndent has a list sent compactly unless its client asks for more. Indented, it takes four times as much
+// memory, and a large one would be refused.
+func withoutImpliedIndent(req *http.Request) *http.Request {
+	if _, implied := indents(req); !implied {
+		return req
+	}
+	query := req.URL.Query()
+	query.Set(prettyParameter, "false")
+	req = req.WithContext(req.Context())
+	compact := *req.URL
+	compact.RawQuery = query.Encode()
+	req.URL = &compact
+	return req
 }
 
 // objectFactorFor returns the factor for a single object.

@@ -196,6 +196,10 @@ func (w *boundedWatch) run(ctx context.Context) {
 				return
 			}
 		case <-begun.C:
+			if len(w.Interface.ResultChan()) > 0 { // The client has let this watch wait.
+				begun.Reset(eventInterval)
+				continue
+			}
 			ahead = 0
 			w.reservation.takeList(kept)
 			continue

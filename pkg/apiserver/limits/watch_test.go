@@ -264,12 +264,16 @@ func TestBeginOfWatches(t *testing.T) {
 					reservation.watch.flushed()
 					requireTaken(test.want)
 				}
-				for range 2 * eventsAhead { // The client reads none for a while.
+				for range 2 * eventsAhead { // The client reads one in a minute.
 					inner.Add(small)
 				}
-				time.Sleep(time.Minute)
+				for range eventsAhead - 1 {
+					time.Sleep(time.Minute)
+					requireTaken(test.want)
+					<-watched.ResultChan()
+				}
 				requireTaken(test.want)
-				for range 2 * eventsAhead {
+				for range eventsAhead + 1 {
 					<-watched.ResultChan()
 				}
 				time.Sleep(2 * eventInterval)

@@ -36,7 +36,7 @@ const averageInterval = 5 * time.Second
 
 // boundedStorage charges each list to the budget of the requests as soon as its length is known.
 // Objects that a watch cache has returned are shared with it, and cost nothing before they are converted
-// and encoded. A list that may come from etcd is charged for all objects before it is read. Large objects
+// and encoded. A list that a client has read from etcd is charged for all objects before that. Large objects
 // are charged one by one: those that are read, changed and watched. So are the states that a watch cache
 // keeps of them for watches. Without a watch cache, their sizes are known when they have been read.
 type boundedStorage struct {
@@ -82,13 +82,8 @@ func (w *largeWrites) size(key string) int64 {
 func (s *boundedStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	factor := int64(1)
 	if mayRead(opts) {
-		s.refresh()
-		_, factor = s.factors()
-		count := s.count.Load()
-		if limit := opts.Predicate.Limit; limit > 0 {
-			count = min(count, limit)
-		}
-		if err := limits.TakeListMemory(ctx, count*s.average.Load()*factor); err != nil {
+		var err error
+		if factor, err = s.reserve(ctx, key, opts); err != nil {
 			return err
 		}
 	}
@@ -110,10 +105,39 @@ func (s *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 }
 
 // mayRead tells whether a list may be read from etcd. A watch cache forgets a revision that many events have followed.
+// If it is late by seconds, lists are read from etcd, too, which no client can bring about.
 func mayRead(opts storage.ListOptions) bool {
-	exact := opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
-		opts.ResourceVersionMatch == "" && opts.Predicate.Limit > 0 && opts.ResourceVersion != "" && opts.ResourceVersion != "0"
-	return opts.Recursive && (exact || opts.Predicate.Continue != "")
+	match, version, pages := opts.ResourceVersionMatch, opts.ResourceVersion, opts.Predicate
+	exact := match == metav1.ResourceVersionMatchExact || match == "" && pages.Limit > 0 && version != "" && version != "0"
+	return exact || pages.Continue != ""
+}
+
+// reserve takes memory for a list that may be read from etcd. It returns how many times as much that takes as a list from
+// a watch cache.
+func (s *boundedStorage) reserve(ctx context.Context, key string, opts storage.ListOptions) (factor int64, err error) {
+	if !opts.Recursive { // It is of one object.
+		return 1, s.takeFor(ctx, key)
+	}
+	s.refresh()
+	_, factor = s.factors()
+	count, average := s.count.Load(), s.average.Load()
+	most := mostRead(opts, count) * max(average, s.large.Largest())
+	return factor, limits.ReserveListMemory(ctx, min(most, count*average)*factor)
+}
+
+// mostRead is how many of so many objects a list has in memory at once when it is read from etcd. For a page that few
+// objects match, the library reads ever more of them at once.
+func mostRead(opts storage.ListOptions, count int64) int64 {
+	const mostAtOnce = 10_000
+	pages := opts.Predicate
+	switch {
+	case pages.Limit == 0:
+		return count
+	case pages.Label == nil || pages.Field == nil || pages.Empty():
+		return min(count, pages.Limit)
+	default:
+		return min(count, max(pages.Limit, mostAtOnce))
+	}
 }
 
 // takeFor takes memory for what is stored under a key, as far as that is known before it is read from etcd.
@@ -220,8 +244,8 @@ func (s *boundedStorage) Watch(ctx context.Context, key string, opts storage.Lis
 	return s.large.Watch(ctx, watched, s.average.Load()*copied)
 }
 
-// factors returns how many times its size in storage the copy of an object takes, and how many times as much as from a
-// watch cache a list takes that is read from etcd. Each object of a custom resource has some twenty maps.
+// factors returns multiples of an object's size in storage: what its copy takes, and what its part of a list takes that
+// is read from etcd, as a multiple of that of a cached one. Each object of a custom resource has some twenty maps.
 func (s *boundedStorage) factors() (copied, read int64) {
 	if s.newObject != nil {
 		if _, untyped := s.newObject().(runtime.Unstructured); untyped {

@@ -32,6 +32,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
@@ -75,7 +77,9 @@ func TestListsTakeMemory(t *testing.T) {
 	thousand := fixedStorage{length: 1, stats: storage.Stats{ObjectCount: 1000, EstimatedAverageObjectSizeBytes: average}}
 	for name, test := range map[string]struct {
 		fixedStorage
-		options  storage.ListOptions
+		options storage.ListOptions
+		// other is the size of an object that is not in the list.
+		other    int
 		uncached bool
 		tooMany  bool
 	}{
@@ -84,12 +88,16 @@ func TestListsTakeMemory(t *testing.T) {
 		"large ones":                     {fixedStorage: fixedStorage{length: 1, large: 40 << 10, stats: storage.Stats{ObjectCount: 1000, EstimatedAverageObjectSizeBytes: average}}, tooMany: true},
 		"large, uncached":                {fixedStorage: fixedStorage{length: 1, large: 40 << 10, stats: storage.Stats{ObjectCount: 1000, EstimatedAverageObjectSizeBytes: average}}, uncached: true, tooMany: true},
 		"of an old revision":             {fixedStorage: thousand, options: storage.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchExact, ResourceVersion: "7", Recursive: true}, tooMany: true},
-		"a single one of an old one":     {fixedStorage: thousand, options: storage.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchExact, ResourceVersion: "7"}},
+		"one of an old revision":         {fixedStorage: thousand, options: storage.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchExact, ResourceVersion: "7"}},
 		"not older":                      {fixedStorage: thousand, options: storage.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, ResourceVersion: "7", Recursive: true}},
 		"pages of an old revision":       {fixedStorage: thousand, options: storage.ListOptions{ResourceVersion: "7", Predicate: storage.SelectionPredicate{Limit: 20}, Recursive: true}},
 		"large pages of an old revision": {fixedStorage: thousand, options: storage.ListOptions{ResourceVersion: "7", Predicate: storage.SelectionPredicate{Limit: 900}, Recursive: true}, tooMany: true},
+		"pages with a selector":          {fixedStorage: thousand, options: storage.ListOptions{ResourceVersion: "7", Predicate: storage.SelectionPredicate{Limit: 1, Label: labels.SelectorFromSet(labels.Set{"a": "b"}), Field: fields.Everything()}, Recursive: true}, tooMany: true},
+		"pages without one":              {fixedStorage: thousand, options: storage.ListOptions{ResourceVersion: "7", Predicate: storage.SelectionPredicate{Limit: 1, Label: labels.Everything(), Field: fields.Everything()}, Recursive: true}},
 		"the first pages":                {fixedStorage: thousand, options: storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 900}, Recursive: true}},
 		"pages of any revision":          {fixedStorage: thousand, options: storage.ListOptions{ResourceVersion: "0", Predicate: storage.SelectionPredicate{Limit: 900}, Recursive: true}},
+		"a page that may have it":        {fixedStorage: thousand, other: 40 << 10, options: storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 20, Continue: "a"}, Recursive: true}, tooMany: true},
+		"a page":                         {fixedStorage: thousand, options: storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 20, Continue: "a"}, Recursive: true}},
 		"the last page":                  {fixedStorage: thousand, options: storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 900, Continue: "a"}, Recursive: true}, tooMany: true},
 		"none":                           {},
 		"of unknown size":                {fixedStorage: fixedStorage{length: 100, err: errors.New("etcd does not answer")}},
@@ -98,10 +106,10 @@ func TestListsTakeMemory(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				bounds := limits.DefaultBounds()
 				bounds.RequestMemory = 4 * 4 * 50 * average // So a user has memory for lists of 50.
-				store := &boundedStorage{Interface: test.fixedStorage, large: new(limits.LargestObject)}
+				store := &boundedStorage{Interface: test.fixedStorage, large: new(limits.LargestObject), writes: new(largeWrites)}
 				if !test.uncached { // The cache has seen what is listed.
 					store.newObject = func() runtime.Object { return &metav1.PartialObjectMetadata{} }
-					store.large.Observe(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", test.large)}}})
+					store.large.Observe(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", max(test.large, test.other))}}})
 				}
 				list := func(ctx context.Context) error {
 					return store.GetList(ctx, "/", test.options, &metav1.PartialObjectMetadataList{})
@@ -149,7 +157,7 @@ func TestWatchesTakeMemory(t *testing.T) {
 		"many bytes":           {typed, 16 << 10, true},
 		"of a custom resource": {untyped, 4 << 10, true},
 		"few of one":           {untyped, 1 << 10, false},
-		"without a cache":      {nil, 0, false},
+		"without a cache":      {nil, 16 << 10, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
