@@ -28,6 +28,8 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
@@ -39,8 +41,7 @@ import (
 func (o *Options) newServer(config *apiserver.Config) (*genericapiserver.GenericAPIServer, error) {
 	private := &privateAPI{}
 	copies := optionsOfCopies(config)
-	// Priority and fairness gets no counts of objects, as for kinds in Go.
-	objects := libraryoptions.NewCRDRESTOptionsGetter(*config.Etcd, config.Generic.ResourceTransformers, nil)
+	objects := libraryoptions.NewCRDRESTOptionsGetter(*config.Etcd, config.Generic.ResourceTransformers, fewSeats{config.Generic.StorageObjectCountTracker})
 	mirror, err := newMirror(o, config, copies, objects)
 	if err != nil {
 		return nil, err
@@ -90,6 +91,20 @@ func newLibraryServer(config *apiserver.Config, private *privateAPI, announcer *
 		return nil, err
 	}
 	return server.GenericAPIServer, nil
+}
+
+// fewSeats has lists of custom resources take at most two seats of priority and fairness. With one, as many lists as
+// there are seats keep the processors busy. With ten, as the library estimates, a few lists that are not read keep all
+// seats from other users.
+type fewSeats struct {
+	flowcontrolrequest.StorageObjectCountTracker
+}
+
+// Set keeps statistics that make two seats at most.
+func (t fewSeats) Set(resource string, stats storage.Stats) {
+	const most = 2 * 100_000 // The library has a seat for each 100 kB.
+	all := min(most, stats.ObjectCount*max(1, stats.EstimatedAverageObjectSizeBytes))
+	t.StorageObjectCountTracker.Set(resource, storage.Stats{ObjectCount: min(1, stats.ObjectCount), EstimatedAverageObjectSizeBytes: all})
 }
 
 // optionsOfCopies returns the storage options of the copies, with the keys that the
