@@ -22,7 +22,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"reflect"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -334,7 +333,7 @@ func TakeHistoryMemory(ctx context.Context, object runtime.Object, caches int64)
 	if !ok || s.system {
 		return func() {}, nil
 	}
-	size := sizeOf(reflect.ValueOf(object))
+	size := sizeOfObject(object)
 	if size < pastObject {
 		return func() {}, nil
 	}

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
@@ -264,15 +265,55 @@ func eventSize(object runtime.Object) (size int64, copied bool) {
 
 // LargeSize is about how many bytes an object has, or 0 if these are less than 32 KiB.
 func LargeSize(object runtime.Object) int64 {
-	if size := sizeOf(reflect.ValueOf(object)); size >= largeObject {
+	if size := sizeOfObject(object); size >= largeObject {
 		return size
 	}
 	return 0
 }
 
+func sizeOfObject(object runtime.Object) int64 {
+	if untyped, ok := object.(*unstructured.Unstructured); ok {
+		return sizeOfJSON(untyped.Object)
+	}
+	return sizeOf(reflect.ValueOf(object))
+}
+
+// scalar is the size of a number. emptyMap is that of a map, and smallMap that of one with the places for eight entries
+// that Go makes at once.
+const scalar, emptyMap, smallMap = 8, 48, 300
+
+// sizeOfJSON is sizeOf for what JSON is decoded to, in a fourth of the time: a list of custom resources has a
+// hundred thousand maps.
+func sizeOfJSON(value any) (size int64) {
+	switch value := value.(type) {
+	case nil:
+		return 0
+	case string:
+		return int64(len(value))
+	case map[string]any:
+		switch {
+		case value == nil:
+			return 0
+		case len(value) == 0:
+			return emptyMap
+		}
+		size = smallMap
+		for key, value := range value {
+			size += scalar + int64(len(key)) + sizeOfJSON(value)
+		}
+		return size
+	case []any:
+		for _, value := range value {
+			size += scalar + sizeOfJSON(value)
+		}
+		return size
+	default:
+		return scalar
+	}
+}
+
 // sizeOf is about how much memory a value takes: as much as in JSON without its names, and that of its maps.
 func sizeOf(value reflect.Value) (size int64) {
-	const scalar, emptyMap, smallMap = 8, 48, 300
 	switch value.Kind() {
 	case reflect.String:
 		return int64(value.Len())
@@ -284,7 +325,7 @@ func sizeOf(value reflect.Value) (size int64) {
 		}
 		size = emptyMap
 		if value.Len() > 0 {
-			size = smallMap // Go keeps places for eight entries.
+			size = smallMap
 		}
 		for entries := value.MapRange(); entries.Next(); {
 			size += scalar + sizeOf(entries.Key()) + sizeOf(entries.Value())

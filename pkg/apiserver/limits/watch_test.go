@@ -18,10 +18,12 @@ package limits
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -357,6 +359,26 @@ func TestWatchesAfterALargeObject(t *testing.T) {
 		}
 		require.Zero(t, budget.used)
 	})
+}
+
+// What JSON is decoded to has the same size without reflection.
+func TestSizeOfJSON(t *testing.T) {
+	for _, text := range []string{`{}`, `{"a":{}}`, `{"a":"b","c":[1,2.5,true,null,"d",[],{"e":{"f":[{"g":"h"}]}}]}`} {
+		object := &unstructured.Unstructured{}
+		require.NoError(t, json.Unmarshal([]byte(text), &object.Object))
+		require.Equal(t, sizeOf(reflect.ValueOf(object)), sizeOfObject(object), text)
+	}
+	require.Zero(t, sizeOfObject(&unstructured.Unstructured{}))
+}
+
+func BenchmarkLargeSize(b *testing.B) {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	for i := range 20 {
+		object.Object[strconv.Itoa(i)] = map[string]any{"name": "a", "list": []any{"b", map[string]any{"c": int64(1)}}}
+	}
+	for b.Loop() {
+		LargeSize(object)
+	}
 }
 
 func TestSizeOf(t *testing.T) {
