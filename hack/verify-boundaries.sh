@@ -83,7 +83,7 @@ pkg/migrate                   pkg/admission pkg/bodycost pkg/etcd/keys pkg/clust
 pkg/migrate(tests)            pkg/etcd
 pkg/generated                 pkg/apis
 pkg/apis
-hack/reference                pkg/cmd pkg/groups pkg/webhook/* pkg/webhook
+hack/reference                pkg/cmd/conformance pkg/cmd/kit pkg/cmd pkg/groups pkg/webhook/* pkg/webhook
 hack
 test/workshop                 pkg/registry
 test/workshop(tests)          pkg/registry/testing

@@ -93,9 +93,9 @@ func newLibraryServer(config *apiserver.Config, private *privateAPI, announcer *
 	return server.GenericAPIServer, nil
 }
 
-// fewSeats has lists of custom resources take at most two seats of priority and fairness. With one, as many lists as
-// there are seats keep the processors busy. With ten, as the library estimates, a few lists that are not read keep all
-// seats from other users.
+// fewSeats has lists of custom resources, and watches that begin with them, take at most two seats of priority and
+// fairness. With one, as many watches as there are seats begin at once, and keep the processors busy. With ten, as the
+// library estimates, a few lists that are not read keep all seats from other users.
 type fewSeats struct {
 	flowcontrolrequest.StorageObjectCountTracker
 }
