@@ -103,8 +103,9 @@ type fewSeats struct {
 // Set keeps statistics that make two seats at most.
 func (t fewSeats) Set(resource string, stats storage.Stats) {
 	const most = 2 * 100_000 // The library has a seat for each 100 kB.
-	all := min(most, stats.ObjectCount*max(1, stats.EstimatedAverageObjectSizeBytes))
-	t.StorageObjectCountTracker.Set(resource, storage.Stats{ObjectCount: min(1, stats.ObjectCount), EstimatedAverageObjectSizeBytes: all})
+	stats.EstimatedAverageObjectSizeBytes = min(most, max(1, stats.EstimatedAverageObjectSizeBytes))
+	stats.ObjectCount = min(most/stats.EstimatedAverageObjectSizeBytes, stats.ObjectCount)
+	t.StorageObjectCountTracker.Set(resource, stats)
 }
 
 // optionsOfCopies returns the storage options of the copies, with the keys that the

@@ -40,6 +40,7 @@ func TestSeatsOfLists(t *testing.T) {
 		"many":               {storage.Stats{ObjectCount: 1_000_000, EstimatedAverageObjectSizeBytes: 1000}, "", 2},
 		"with a selector":    {storage.Stats{ObjectCount: 5000, EstimatedAverageObjectSizeBytes: 1000}, "?labelSelector=a%3Db", 2},
 		"of an old revision": {storage.Stats{ObjectCount: 5000, EstimatedAverageObjectSizeBytes: 1000}, "?resourceVersion=7&resourceVersionMatch=Exact", 2},
+		"one of many":        {storage.Stats{ObjectCount: 5000, EstimatedAverageObjectSizeBytes: 1000}, "?limit=1", 1},
 		"a large one":        {storage.Stats{ObjectCount: 1, EstimatedAverageObjectSizeBytes: 1_400_000}, "", 2},
 		"of unknown size":    {storage.Stats{ObjectCount: 5000}, "", 1},
 	} {

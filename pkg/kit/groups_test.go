@@ -69,13 +69,13 @@ func TestSecondGroup(t *testing.T) {
 		"artifacts/examples/pastry-bread.yaml":        "apiVersion: pastry.example.com/v1alpha1\n",
 		"artifacts/deploy/base/rbac-pastry-bake.yaml": "  - apiGroups: [pastry.example.com]\n",
 		// The server's ClusterRole selects this label.
-		"artifacts/deploy/base/rbac-pastry-bread.yaml":               "  name: bakery-apiserver:policy-parameters:pastry-breads\n  labels:\n    bakery.example.com/aggregate-to-policy-parameters: \"true\"\n",
-		"artifacts/deploy/base/kustomization.yaml":                   "  - rbac-pricereview.yaml\n  - rbac-pastry-bake.yaml\n",
-		"artifacts/deploy/base/rbac-apiservices.yaml":                "      - v1alpha1.bakery.example.com\n      - v1alpha1.pastry.example.com\n",
-		"artifacts/deploy/base/apiservices.yaml":                     "  group: pastry.example.com\n",
-		"artifacts/deploy/components/monitoring/prometheusrule.yaml": `name=~".+[.](bakery[.]example[.]com|pastry[.]example[.]com)"`,
-		"test/e2e/bake_test.go":                                      "func TestBake(t *testing.T) {\n\tpath := createExample(t, \"bread\", \"breads\")\n",
-		"test/e2e/pastry-bake_test.go":                               "func TestPastryBake(t *testing.T) {\n\tpath := createExample(t, \"pastry-bread\", \"breads\")\n",
+		"artifacts/deploy/base/rbac-pastry-bread.yaml":                           "  name: bakery-apiserver:policy-parameters:pastry-breads\n  labels:\n    bakery.example.com/aggregate-to-policy-parameters: \"true\"\n",
+		"artifacts/deploy/base/kustomization.yaml":                               "  - rbac-pricereview.yaml\n  - rbac-pastry-bake.yaml\n",
+		"artifacts/deploy/base/rbac-apiservices.yaml":                            "      - v1alpha1.bakery.example.com\n      - v1alpha1.pastry.example.com\n",
+		"artifacts/deploy/base/apiservices.yaml":                                 "  group: pastry.example.com\n",
+		"artifacts/deploy/components/monitoring/prometheusrule-apiservices.yaml": `name=~".+[.](bakery[.]example[.]com|pastry[.]example[.]com)"`,
+		"test/e2e/bake_test.go":                                                  "func TestBake(t *testing.T) {\n\tpath := createExample(t, \"bread\", \"breads\")\n",
+		"test/e2e/pastry-bake_test.go":                                           "func TestPastryBake(t *testing.T) {\n\tpath := createExample(t, \"pastry-bread\", \"breads\")\n",
 	} {
 		require.Contains(t, read(t, dir, file), want, file)
 	}
@@ -89,7 +89,7 @@ func TestRepeatingAGroupChangesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, refreshed.Files)
 
-	const alerts, types = "artifacts/deploy/components/monitoring/prometheusrule.yaml", "pkg/apis/pastry/doc.go"
+	const alerts, types = "artifacts/deploy/components/monitoring/prometheusrule-apiservices.yaml", "pkg/apis/pastry/doc.go"
 	changed := strings.ReplaceAll(read(t, dir, alerts), "for: 2m", "for: 3m")
 	write(t, dir, alerts, changed)
 	documented := read(t, dir, types) + "\n// Tarts, mostly.\n"

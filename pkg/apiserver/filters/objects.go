@@ -73,7 +73,7 @@ func (d boundedDecoder) check(obj runtime.Object, gvk *schema.GroupVersionKind, 
 			return err
 		}
 		if _, untyped := obj.(runtime.Unstructured); !untyped {
-			if err := checkManagedFields(d.bounds, object.GetManagedFields()); err != nil {
+			if err := d.checkManagedFields(object, gvk); err != nil {
 				return err
 			}
 		}
@@ -98,26 +98,39 @@ func (d boundedDecoder) check(obj runtime.Object, gvk *schema.GroupVersionKind, 
 	return has.Check(limit.Or(before))
 }
 
-// checkManagedFields refuses fields with long paths, as checkPaths does. Protobuf has them as text in JSON, of any depth.
-func checkManagedFields(b limits.Bounds, managed []metav1.ManagedFieldsEntry) error {
-	size, paths := 0, 0
+// checkManagedFields refuses fields with long paths, as checkPaths does, unless the stored object has them.
+func (d boundedDecoder) checkManagedFields(object metav1.Object, gvk *schema.GroupVersionKind) error {
+	limit := d.bounds.FieldPathBytes
+	paths := managedPaths(object, limit)
+	if paths <= limit {
+		return nil
+	}
+	if gvk != nil {
+		if stored := d.stored(*gvk, object.GetNamespace(), object.GetName()); stored != nil && managedPaths(stored, limit) >= paths {
+			return nil
+		}
+	}
+	return fmt.Errorf("metadata.managedFields: the paths of all fields together must not be longer than %d bytes", limit)
+}
+
+// managedPaths returns the length of the paths of all managed fields, or 0 if it can't exceed the limit. Protobuf has these
+// fields as text in JSON, of any depth.
+func managedPaths(object metav1.Object, limit int) (paths int) {
+	size, managed := 0, object.GetManagedFields()
 	for _, entry := range managed {
 		if entry.FieldsV1 != nil {
 			size += len(entry.FieldsV1.GetRawBytes())
 		}
 	}
-	if size <= b.FieldPathBytes/max(1, size) { // Each element has a byte, and a path shorter than the text.
-		return nil
+	if size <= limit/max(1, size) { // Each element has a byte, and a path shorter than the text.
+		return 0
 	}
 	for _, entry := range managed {
 		if entry.FieldsV1 != nil {
 			paths += bodycost.JSONPaths(entry.FieldsV1.GetRawBytes())
 		}
 	}
-	if paths > b.FieldPathBytes {
-		return fmt.Errorf("metadata.managedFields: the paths of all fields together must not be longer than %d bytes", b.FieldPathBytes)
-	}
-	return nil
+	return paths
 }
 
 func checkNames(b limits.Bounds, object metav1.Object) error {

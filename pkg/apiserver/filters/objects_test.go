@@ -78,14 +78,16 @@ func TestDeepManagedFields(t *testing.T) {
 	const tooLong = "metadata.managedFields: the paths of all fields together must not be longer than 8388608 bytes"
 	for name, test := range map[string]struct {
 		depth, entries int
+		stored         bool
 		want           string
 	}{
-		"none":                   {0, 0, ""},
-		"a little":               {10, 1, ""},
-		"much":                   {1000, 1, ""},
-		"too much":               {9990, 1, tooLong},
-		"too much together":      {1000, 5, tooLong},
-		"many that are not deep": {3, 2000, ""},
+		"none":                    {depth: 0, entries: 0},
+		"a little":                {depth: 10, entries: 1},
+		"much":                    {depth: 1000, entries: 1},
+		"too much":                {depth: 9990, entries: 1, want: tooLong},
+		"too much together":       {depth: 1000, entries: 5, want: tooLong},
+		"many that are not deep":  {depth: 3, entries: 2000},
+		"too much that is stored": {depth: 9990, entries: 1, stored: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := &example.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
@@ -95,7 +97,11 @@ func TestDeepManagedFields(t *testing.T) {
 			}
 			body, err := runtime.Encode(codecs.EncoderForVersion(protobuf.Serializer, examplev1.SchemeGroupVersion), object)
 			require.NoError(t, err)
-			_, _, err = BoundObjects(codecs, bounds, nothingStored).DecoderToVersion(protobuf.Serializer, example.SchemeGroupVersion).Decode(body, nil, nil)
+			stored := nothingStored
+			if test.stored {
+				stored = func(schema.GroupVersionKind, string, string) metav1.Object { return object }
+			}
+			_, _, err = BoundObjects(codecs, bounds, stored).DecoderToVersion(protobuf.Serializer, example.SchemeGroupVersion).Decode(body, nil, nil)
 			requireError(t, err, test.want)
 		})
 	}

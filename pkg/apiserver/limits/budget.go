@@ -254,8 +254,8 @@ type listReservation struct {
 	*reservation
 	// factor is that of lists, object that of a single object.
 	factor, object int64
-	// sums is set if the answer has all lists that are read.
-	sums bool
+	// indented is set if the client accepts nothing else, and sums if the answer has all lists that are read.
+	indented, sums bool
 }
 
 // ReserveListMemory takes memory for the objects of a list that is about to be read, until TakeListMemory is called. The
@@ -263,25 +263,27 @@ type listReservation struct {
 // Contexts of no request of a client take nothing.
 func ReserveListMemory(ctx context.Context, bytes int64) error {
 	s, ok := ctx.Value(reservationKey{}).(listReservation)
-	if !ok || s.takeList(s.pages+bytes*s.factor) {
+	// It may be much less, so that the part of an account beside its watches has to suffice.
+	if !ok || s.takeList(s.pages+min(bytes*s.factor, s.limit/(2*userPart))) {
 		return nil
 	}
 	return errTooMuchMemory("lists")
 }
 
 // TakeListMemory takes memory for the list that answers a request of this context, until the
-// request has ended. Errors are those of ReserveListMemory, and one if the list would be too large indented for any
-// client: it would take all memory by itself.
-func TakeListMemory(ctx context.Context, bytes int64) error {
+// request has ended: so many times its size in storage. Errors are those of ReserveListMemory, and one if the list takes
+// more than the part of an account because it is indented. Anybody could end the server by a single one of these.
+func TakeListMemory(ctx context.Context, bytes, times int64) error {
 	s, ok := ctx.Value(reservationKey{}).(listReservation)
 	if !ok {
 		return nil
 	}
-	if bytes *= s.factor; s.factor == listFactorIndented && s.pages+bytes > s.limit/userPart {
+	bytes *= s.factor
+	if s.indented && s.pages+bytes > s.limit/userPart {
 		return apierrors.NewBadRequest(`the list is too large to be indented: ask for JSON without "pretty", or for pages by "limit"`)
 	}
-	if err := ReserveListMemory(ctx, bytes/s.factor); err != nil {
-		return err
+	if !s.takeList(s.pages + bytes*times) {
+		return errTooMuchMemory("lists")
 	}
 	if s.sums {
 		s.pages += bytes

@@ -93,17 +93,20 @@ func TestListMemory(t *testing.T) {
 		user, accept  string
 		want          bool
 	}{
-		"two of a user that fit":  {43, 44, "first", "", true},
-		"too many of a user":      {44, 44, "first", "", false},
-		"of another user":         {50, 51, "second", "", true},
-		"larger than any":         {0, 1000, "second", "", true},
-		"beside one that is":      {1000, 1, "first", "", false},
-		"of others beside one":    {1000, 100, "second", "", true},
-		"YAML that fits":          {0, 25, "first", "application/yaml", true},
-		"YAML that does not":      {1, 25, "first", "text/html, application/yaml;q=0.9", false},
-		"JSON of the same length": {1, 25, "first", "application/json", true},
-		"YAML larger than any":    {0, 26, "second", "application/yaml", false},
-		"indented that does not":  {1, 25, "first", "application/json;pretty=1", false},
+		"two of a user that fit":   {43, 44, "first", "", true},
+		"too many of a user":       {44, 44, "first", "", false},
+		"of another user":          {50, 51, "second", "", true},
+		"larger than any":          {0, 1000, "second", "", true},
+		"beside one that is":       {1000, 1, "first", "", false},
+		"of others beside one":     {1000, 100, "second", "", true},
+		"YAML that fits":           {0, 25, "first", "application/yaml", true},
+		"YAML that does not":       {1, 25, "first", "text/html, application/yaml;q=0.9", false},
+		"JSON of the same length":  {1, 25, "first", "application/json", true},
+		"YAML larger than any":     {0, 26, "second", "application/yaml", false},
+		"if JSON will do":          {0, 26, "second", "application/json, application/yaml", true},
+		"indented larger than any": {0, 26, "second", "application/json;pretty=1", false},
+		"protobuf is not indented": {0, 26, "second", "application/vnd.kubernetes.protobuf;pretty=1", true},
+		"indented that does not":   {1, 25, "first", "application/json;pretty=1", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := func(user string) *http.Request {
@@ -112,12 +115,12 @@ func TestListMemory(t *testing.T) {
 			var handler http.Handler
 			inner := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				if req.Header.Get("First") == "" {
-					err := TakeListMemory(req.Context(), test.second)
+					err := TakeListMemory(req.Context(), test.second, 1)
 					assert.Equal(t, test.want, err == nil, "got error %v", err)
 					return
 				}
 				for range 2 { // A request has only its last list.
-					assert.NoError(t, TakeListMemory(req.Context(), test.first))
+					assert.NoError(t, TakeListMemory(req.Context(), test.first, 1))
 				}
 				second := list(test.user)
 				second.Header.Set("Accept", test.accept)
@@ -131,7 +134,7 @@ func TestListMemory(t *testing.T) {
 			}
 		})
 	}
-	require.NoError(t, TakeListMemory(context.Background(), 1<<40), "not a request of a client")
+	require.NoError(t, TakeListMemory(context.Background(), 1<<40, 1), "not a request of a client")
 }
 
 // The answer to a deletecollection has the objects of all pages that it reads.
@@ -146,16 +149,19 @@ func TestPagesOfDeletedCollections(t *testing.T) {
 		"a deletecollection": {"deletecollection", 30 + 20},
 	} {
 		t.Run(name, func(t *testing.T) {
+			called := false
 			inner := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				called = true
 				s := req.Context().Value(reservationKey{}).(listReservation)
 				for _, page := range []int64{30, 20} {
 					assert.NoError(t, ReserveListMemory(req.Context(), 2*page))
-					assert.NoError(t, TakeListMemory(req.Context(), page))
+					assert.NoError(t, TakeListMemory(req.Context(), page, 1))
 				}
 				assert.Equal(t, test.want*listFactor, s.used)
 			})
 			handler := WithMemoryBounds(inner, requests.NewCodecs(), requests.IsWatch, bounds, NewWatches(bounds), 1<<10, anyBody)
 			requests.Serve(handler, requests.As(requests.WithInfo(httptest.NewRequest(http.MethodDelete, "/", nil), test.verb), "first"))
+			require.True(t, called)
 		})
 	}
 }
@@ -173,6 +179,8 @@ func TestIndentedLists(t *testing.T) {
 		"an empty value":           {"list", "pretty", "Wget/1", "pretty=false", listFactor},
 		"curl asks for it":         {"list", "pretty=true", "curl/8", "pretty=true", listFactorIndented},
 		"curl wants none":          {"list", "pretty=0", "curl/8", "pretty=0", listFactor},
+		"the escaped name":         {"list", "%70retty=true", "curl/8", "pretty=false", listFactor},
+		"the escaped name for one": {"get", "%70retty=false", "curl/8", "%70retty=false", listFactorIndented},
 		"something else asks":      {"list", "pretty=1", "kubectl", "pretty=1", listFactorIndented},
 		"an object by curl":        {"get", "", "curl/8", "", listFactorIndented},
 		"a deletecollection by it": {"deletecollection", "", "curl/8", "pretty=false", listFactor},
@@ -260,7 +268,7 @@ func TestHistoryMemory(t *testing.T) {
 					}
 					forget()
 				}
-				require.NoError(t, TakeListMemory(ctx(of), 6*size))
+				require.NoError(t, TakeListMemory(ctx(of), 6*size, 1))
 				time.Sleep(2 * HistoryTime)
 				synctest.Wait()
 				require.Empty(t, memory.history.taken)
@@ -292,7 +300,7 @@ func TestWorkThatGoesOn(t *testing.T) {
 				var taken error
 				handler := WithMemoryBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 					time.Sleep(work)
-					taken = TakeListMemory(req.Context(), 100)
+					taken = TakeListMemory(req.Context(), 100, 1)
 				}), requests.NewCodecs(), requests.IsWatch, bounds, NewWatches(bounds), 1<<10, anyBody)
 				serve := func(verb, user string) error {
 					ctx, cancel := context.WithTimeout(t.Context(), test.timeout)

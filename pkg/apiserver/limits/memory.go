@@ -82,7 +82,8 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 				req = withoutImpliedIndent(req)
 			}
 			req = req.WithContext(context.WithValue(req.Context(), reservationKey{}, listReservation{
-				reservation: reservation, factor: listFactorFor(req), object: objectFactorFor(req, info.Verb), sums: info.Verb == "deletecollection",
+				reservation: reservation, factor: listFactorFor(req), object: objectFactorFor(req, info.Verb),
+				indented: onlyIndented(req), sums: info.Verb == "deletecollection",
 			}))
 			if err := checkBody(req, info.Verb, maxBody, reservation, response, check); err != nil {
 				responsewriters.ErrorNegotiated(err, serializer, version, w, req)
@@ -166,12 +167,24 @@ const prettyParameter = "pretty"
 // indents tells whether the query asks for JSON that is indented, or implies it by the User-Agent, as the library
 // decides that.
 func indents(req *http.Request) (asked, implied bool) {
-	if value := req.URL.Query().Get(prettyParameter); value != "" {
-		asked, _ = strconv.ParseBool(value)
-		return asked, false
+	if strings.Contains(req.URL.RawQuery, prettyParameter) { // Escaped, it does not count.
+		if value := req.URL.Query().Get(prettyParameter); value != "" {
+			asked, _ = strconv.ParseBool(value)
+			return asked, false
+		}
 	}
 	agent := req.UserAgent()
 	return false, strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
+}
+
+// onlyIndented tells whether a client accepts nothing but a list that is indented.
+func onlyIndented(req *http.Request) bool {
+	accept := req.Header.Get("Accept")
+	asked, _ := indents(req)
+	if asked || strings.Contains(accept, prettyParameter) {
+		return !strings.Contains(accept, "protobuf")
+	}
+	return strings.Contains(accept, "yaml") && !strings.Contains(accept, "json") && !strings.Contains(accept, "protobuf")
 }
 
 // withoutImpliedIndent has a list sent compactly unless its client asks for more. Indented, it takes four times as much

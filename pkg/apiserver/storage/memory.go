@@ -101,7 +101,7 @@ func (s *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 			return err
 		}
 	}
-	return limits.TakeListMemory(ctx, max(large, int64(meta.LenList(list))*s.average.Load()*factor))
+	return limits.TakeListMemory(ctx, max(large, int64(meta.LenList(list))*s.average.Load()), factor)
 }
 
 // mayRead tells whether a list may be read from etcd. A watch cache forgets a revision that many events have followed.

@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -52,9 +53,14 @@ type fixedStorage struct {
 	large  int
 	stats  storage.Stats
 	err    error
+	// reading is called while a list is read from etcd.
+	reading func()
 }
 
-func (s fixedStorage) GetList(_ context.Context, _ string, _ storage.ListOptions, list runtime.Object) error {
+func (s fixedStorage) GetList(_ context.Context, _ string, options storage.ListOptions, list runtime.Object) error {
+	if mayRead(options) {
+		s.reading()
+	}
 	items := make([]metav1.PartialObjectMetadata, s.length)
 	if s.large > 0 {
 		items[0].Annotations = map[string]string{"a": strings.Repeat("x", s.large)}
@@ -90,14 +96,14 @@ func TestListsTakeMemory(t *testing.T) {
 		"of an old revision":             {fixedStorage: thousand, options: storage.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchExact, ResourceVersion: "7", Recursive: true}, tooMany: true},
 		"one of an old revision":         {fixedStorage: thousand, options: storage.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchExact, ResourceVersion: "7"}},
 		"not older":                      {fixedStorage: thousand, options: storage.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, ResourceVersion: "7", Recursive: true}},
-		"pages of an old revision":       {fixedStorage: thousand, options: storage.ListOptions{ResourceVersion: "7", Predicate: storage.SelectionPredicate{Limit: 20}, Recursive: true}},
+		"pages of an old revision":       {fixedStorage: thousand, options: storage.ListOptions{ResourceVersion: "7", Predicate: storage.SelectionPredicate{Limit: 5}, Recursive: true}},
 		"large pages of an old revision": {fixedStorage: thousand, options: storage.ListOptions{ResourceVersion: "7", Predicate: storage.SelectionPredicate{Limit: 900}, Recursive: true}, tooMany: true},
 		"pages with a selector":          {fixedStorage: thousand, options: storage.ListOptions{ResourceVersion: "7", Predicate: storage.SelectionPredicate{Limit: 1, Label: labels.SelectorFromSet(labels.Set{"a": "b"}), Field: fields.Everything()}, Recursive: true}, tooMany: true},
 		"pages without one":              {fixedStorage: thousand, options: storage.ListOptions{ResourceVersion: "7", Predicate: storage.SelectionPredicate{Limit: 1, Label: labels.Everything(), Field: fields.Everything()}, Recursive: true}},
 		"the first pages":                {fixedStorage: thousand, options: storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 900}, Recursive: true}},
 		"pages of any revision":          {fixedStorage: thousand, options: storage.ListOptions{ResourceVersion: "0", Predicate: storage.SelectionPredicate{Limit: 900}, Recursive: true}},
-		"a page that may have it":        {fixedStorage: thousand, other: 40 << 10, options: storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 20, Continue: "a"}, Recursive: true}, tooMany: true},
-		"a page":                         {fixedStorage: thousand, options: storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 20, Continue: "a"}, Recursive: true}},
+		"a page that may have it":        {fixedStorage: thousand, other: 40 << 10, options: storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 5, Continue: "a"}, Recursive: true}, tooMany: true},
+		"a page":                         {fixedStorage: thousand, options: storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 5, Continue: "a"}, Recursive: true}},
 		"the last page":                  {fixedStorage: thousand, options: storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 900, Continue: "a"}, Recursive: true}, tooMany: true},
 		"none":                           {},
 		"of unknown size":                {fixedStorage: fixedStorage{length: 100, err: errors.New("etcd does not answer")}},
@@ -106,12 +112,16 @@ func TestListsTakeMemory(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				bounds := limits.DefaultBounds()
 				bounds.RequestMemory = 4 * 4 * 50 * average // So a user has memory for lists of 50.
+				var reading func()
+				test.reading = func() { reading() }
 				store := &boundedStorage{Interface: test.fixedStorage, large: new(limits.LargestObject), writes: new(largeWrites)}
 				if !test.uncached { // The cache has seen what is listed.
 					store.newObject = func() runtime.Object { return &metav1.PartialObjectMetadata{} }
 					store.large.Observe(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", max(test.large, test.other))}}})
 				}
-				list := func(ctx context.Context) error {
+				list := func(ctx context.Context, second func()) error {
+					reading = sync.OnceFunc(second)
+					defer reading() // The list is being sent.
 					return store.GetList(ctx, "/", test.options, &metav1.PartialObjectMetadataList{})
 				}
 				requireSecond(t, bounds, "list", list, test.tooMany)
@@ -120,8 +130,9 @@ func TestListsTakeMemory(t *testing.T) {
 	}
 }
 
-// requireSecond requires that a second call is refused, or is not, while the first one's request is in work.
-func requireSecond(t *testing.T, bounds limits.Bounds, verb string, call func(context.Context) error, tooMany bool) {
+// requireSecond requires that a second call is refused, or is not, while the first one's request is in work. Each call
+// makes the next one.
+func requireSecond(t *testing.T, bounds limits.Bounds, verb string, call func(ctx context.Context, next func()) error, tooMany bool) {
 	t.Helper()
 	var handler http.Handler
 	serve := func() {
@@ -131,12 +142,11 @@ func requireSecond(t *testing.T, bounds limits.Bounds, verb string, call func(co
 	}
 	depth := 0
 	handler = filters.WithBodyBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-		err := call(req.Context())
 		if depth++; depth == 1 {
-			assert.NoError(t, err)
-			serve()
+			assert.NoError(t, call(req.Context(), serve))
 			return
 		}
+		err := call(req.Context(), func() {})
 		assert.Equal(t, tooMany, apierrors.IsTooManyRequests(err), "%v", err)
 	}), serializer.NewCodecFactory(runtime.NewScheme()), func(*http.Request, *genericapirequest.RequestInfo) bool { return false }, bounds, limits.NewWatches(bounds), 1<<20)
 	serve()
@@ -167,10 +177,11 @@ func TestWatchesTakeMemory(t *testing.T) {
 					Interface: fixedStorage{stats: storage.Stats{EstimatedAverageObjectSizeBytes: test.average}},
 					large:     new(limits.LargestObject), newObject: test.newObject,
 				}
-				requireSecond(t, bounds, "watch", func(ctx context.Context) error {
+				requireSecond(t, bounds, "watch", func(ctx context.Context, next func()) error {
 					watched, err := store.Watch(ctx, "/", storage.ListOptions{})
 					if err == nil {
 						t.Cleanup(watched.Stop)
+						next()
 					}
 					return err
 				}, test.tooMany)
@@ -331,8 +342,8 @@ func testLargeObjects(t *testing.T, stored func(*storedObject) *boundedStorage) 
 					t.Helper()
 					do("list", func(ctx context.Context) {
 						free := (most - times) * size / 4
-						require.NoError(t, limits.TakeListMemory(ctx, free-about))
-						assert.Equal(t, times > 0, apierrors.IsTooManyRequests(limits.TakeListMemory(ctx, free+about)))
+						require.NoError(t, limits.TakeListMemory(ctx, free-about, 1))
+						assert.Equal(t, times > 0, apierrors.IsTooManyRequests(limits.TakeListMemory(ctx, free+about, 1)))
 					})
 				}
 				// requireHistory takes as much history as is left for the user, which is half of all but what it has.

@@ -252,7 +252,7 @@ func TestDocumentedPrometheus(t *testing.T) {
 			labelled++
 		}
 	}
-	require.Equal(t, 4, labelled)
+	require.Equal(t, 5, labelled)
 }
 
 // TestDocumentedKustomization renders what the documentation says to write, with keys for
