@@ -43,7 +43,7 @@ const (
 	storeSection, volumesSection = "Outside of the cluster", "Restore into new volumes"
 	// stopServer begins the commands that stop the server of "standalone".
 	stopServer = "kubectl scale --namespace restaurant-system deployment"
-	// Commands of the page name a snapshot by a variable, which each block of commands needs anew.
+	// Commands of the page name a snapshot by a variable, which each block of commands sets.
 	savedVariable, savedSnapshot = "${SNAPSHOT:?}", "restaurant-$(date +%F).snapshot"
 )
 

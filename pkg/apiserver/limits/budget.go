@@ -137,7 +137,7 @@ type reservation struct {
 	account
 	// taken includes list, the part for a list, an object or the event of a watch. The budget protects both.
 	taken, list int64
-	// pages is the part of list for earlier pages, all of which the answer to a deletecollection has.
+	// pages is the part of list for earlier pages: the answer to a deletecollection has them all.
 	pages int64
 	// released reservations take nothing any more: a watch may still be on its way to its end.
 	released bool

@@ -166,6 +166,16 @@ func TestPagesOfDeletedCollections(t *testing.T) {
 	}
 }
 
+// A list that may be as large as all memory can be read beside a watch of the same account.
+func TestReservedListsBesideWatches(t *testing.T) {
+	for _, user := range []string{"first", "system:first"} {
+		budget := newBudget(1 << 20)
+		require.True(t, budget.reserve(accountOfUser(user)).take(1<<10))
+		ctx := context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve(accountOfUser(user)), factor: listFactor})
+		require.NoError(t, ReserveListMemory(ctx, 1<<30), user)
+	}
+}
+
 // A list is indented only if its client asks for that, since that takes four times as much memory.
 func TestIndentedLists(t *testing.T) {
 	for name, test := range map[string]struct {

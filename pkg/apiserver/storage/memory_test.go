@@ -85,7 +85,9 @@ func TestListsTakeMemory(t *testing.T) {
 		fixedStorage
 		options storage.ListOptions
 		// other is the size of an object that is not in the list.
-		other    int
+		other int
+		// written is the size of a large one that is listed alone.
+		written  int64
 		uncached bool
 		tooMany  bool
 	}{
@@ -95,6 +97,7 @@ func TestListsTakeMemory(t *testing.T) {
 		"large, uncached":                {fixedStorage: fixedStorage{length: 1, large: 40 << 10, stats: storage.Stats{ObjectCount: 1000, EstimatedAverageObjectSizeBytes: average}}, uncached: true, tooMany: true},
 		"of an old revision":             {fixedStorage: thousand, options: storage.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchExact, ResourceVersion: "7", Recursive: true}, tooMany: true},
 		"one of an old revision":         {fixedStorage: thousand, options: storage.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchExact, ResourceVersion: "7"}},
+		"a large one of it":              {fixedStorage: thousand, written: 40 << 10, options: storage.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchExact, ResourceVersion: "7"}, tooMany: true},
 		"not older":                      {fixedStorage: thousand, options: storage.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, ResourceVersion: "7", Recursive: true}},
 		"pages of an old revision":       {fixedStorage: thousand, options: storage.ListOptions{ResourceVersion: "7", Predicate: storage.SelectionPredicate{Limit: 5}, Recursive: true}},
 		"large pages of an old revision": {fixedStorage: thousand, options: storage.ListOptions{ResourceVersion: "7", Predicate: storage.SelectionPredicate{Limit: 900}, Recursive: true}, tooMany: true},
@@ -115,6 +118,7 @@ func TestListsTakeMemory(t *testing.T) {
 				var reading func()
 				test.reading = func() { reading() }
 				store := &boundedStorage{Interface: test.fixedStorage, large: new(limits.LargestObject), writes: new(largeWrites)}
+				store.writes.add("/", test.written)
 				if !test.uncached { // The cache has seen what is listed.
 					store.newObject = func() runtime.Object { return &metav1.PartialObjectMetadata{} }
 					store.large.Observe(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", max(test.large, test.other))}}})
