@@ -394,3 +394,19 @@ func (c *Config) forwardedFor(config *genericapiserver.Config) func(*http.Reques
 func (c *Config) Complete() CompletedConfig {
 	return CompletedConfig{&completedConfig{Config: c, generic: c.Generic.Complete()}}
 }
+
+// storageConfig says where and how a server with these options stores objects.
+func (o CompletedOptions) storageConfig() storage.Config {
+	config := storage.Config{
+		Name:         o.name,
+		Etcd:         o.Etcd,
+		Groups:       o.groups,
+		Embedded:     o.embeddedEtcd,
+		Transactions: o.EtcdTransactions,
+		Egress:       o.Egress,
+	}
+	if o.Base != nil {
+		config.Custom, config.CustomGroups = true, o.Base.Groups
+	}
+	return config
+}

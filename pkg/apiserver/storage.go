@@ -22,25 +22,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apiserver/pkg/registry/generic"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/storage"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
-
-// storageConfig says where and how a server with these options stores objects.
-func (o CompletedOptions) storageConfig() storage.Config {
-	config := storage.Config{
-		Name:         o.name,
-		Etcd:         o.Etcd,
-		Groups:       o.groups,
-		Embedded:     o.embeddedEtcd,
-		Transactions: o.EtcdTransactions,
-		Egress:       o.Egress,
-	}
-	if o.Base != nil {
-		config.Custom, config.CustomGroups = true, o.Base.Groups
-	}
-	return config
-}
 
 // NewEtcdClient returns a client of these servers with the credentials of the flags, see
 // storage.Config.NewClient.
