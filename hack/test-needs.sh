@@ -29,6 +29,7 @@ package() {
 	ip) echo iproute2 ;;
 	nft) echo nftables ;;
 	node) echo nodejs ;;
+	busybox) echo busybox-static ;;
 	/usr/lib/cni/*) echo containernetworking-plugins ;;
 	*) echo "$1" ;;
 	esac
