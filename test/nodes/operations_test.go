@@ -59,7 +59,7 @@ const (
 func archive(name string) string { return filepath.Join(root, "_output", "nodes", name+".tar") }
 
 // TestOperations follows docs/operations and the pages about custom resources with their own
-// commands.
+// commands. OVERLAYS is a regular expression.
 func TestOperations(t *testing.T) {
 	c := ForTest(t, 3, map[string]string{
 		pauseImage:                   archive("pause"),
@@ -74,8 +74,14 @@ func TestOperations(t *testing.T) {
 	// The documentation's kustomization has the component "monitoring".
 	require.NoError(t, c.Apply(t.Context(), monitoringKinds(t)...))
 	o := newOperations(t, c)
+	selected := regexp.MustCompile("^(" + os.Getenv("OVERLAYS") + ")$")
+	run := func(overlay string, test func(*testing.T)) {
+		if selected.MatchString(overlay) {
+			t.Run(overlay, test)
+		}
+	}
 	o.Run(t, "kubectl create rolebinding "+user+" --clusterrole=edit --user="+user)
-	t.Run("standalone", func(t *testing.T) {
+	run("standalone", func(t *testing.T) {
 		t.Run("quickstart", o.testQuickstart)
 		o.install(t, "standalone", "backup-embedded")
 		o.pizzas(t)
@@ -84,17 +90,21 @@ func TestOperations(t *testing.T) {
 		t.Run("restore", o.testRestoreVolume)
 		t.Run("backup", o.testBackup)
 	})
-	t.Run("sizes", func(t *testing.T) {
+	run("sizes", func(t *testing.T) {
 		o.install(t, "standalone", "doctor")
 		o.pizzas(t)
 		o.testSizes(t)
 	})
-	t.Run("ha", func(t *testing.T) {
+	run("ha", func(t *testing.T) {
+		for _, node := range c.Nodes {
+			node.importImages(t, map[string]string{busyboxImage: archive("busybox")})
+		}
 		o.install(t, "ha", "backup-etcd")
 		o.pizzas(t)
 		t.Run("network policies", o.testPolicies)
 		t.Run("doctor", o.testDoctor)
 		t.Run("nightly backup", o.testNightlyBackup)
+		t.Run("snapshot from the claim", o.testReadSnapshot)
 		t.Run("new certificate authority", o.testServingCA)
 		t.Run("authorities of the cluster", o.testClusterAuthorities)
 		t.Run("monitoring", o.testMonitoring)
@@ -107,7 +117,7 @@ func TestOperations(t *testing.T) {
 		t.Run("encryption", o.testEncryption)
 		t.Run("new certificate authority of etcd", o.testEtcdCA)
 	})
-	t.Run("external-etcd", func(t *testing.T) {
+	run("external-etcd", func(t *testing.T) {
 		o.install(t, "external-etcd", "doctor", o.prepareEtcd)
 		o.pizzas(t)
 		t.Run("doctor", o.testDoctor)
@@ -116,15 +126,15 @@ func TestOperations(t *testing.T) {
 		t.Run("replicas by load", o.testAutoscaler)
 		t.Run("restore", o.testRestoreEtcd)
 	})
-	t.Run("helm", o.testHelm)
-	t.Run("crd-apiserver", func(t *testing.T) {
+	run("helm", o.testHelm)
+	run("crd-apiserver", func(t *testing.T) {
 		t.Run("quickstart", o.testQuickstartOfCustomResources)
 		for _, overlay := range []string{"standalone", "ha"} {
 			t.Run(overlay, func(t *testing.T) { o.testCustomResources(t, overlay) })
 		}
 		t.Run("helm", o.testHelmOfCustomResources)
 	})
-	t.Run("types", o.testTypes)
+	run("types", o.testTypes)
 }
 
 // operations follows the documentation as an operator does.
