@@ -168,9 +168,10 @@
 {{- end }}
 {{- end }}
 
-{{- /* Makes an object one that exists for a moment only. */}}
+{{- /* Makes an object one that exists for a moment only. Helm 3.18 and later print the log of its pod. */}}
 {{- define "hook" }}
-{{- include "metadata" (dict "of" .object "labels" dict "annotations" (dict "helm.sh/hook" .hook "helm.sh/hook-weight" .weight "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded")) }}
+{{- $policies := dict "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" "helm.sh/hook-output-log-policy" "hook-succeeded,hook-failed" }}
+{{- include "metadata" (dict "of" .object "labels" dict "annotations" (merge (dict "helm.sh/hook" .hook "helm.sh/hook-weight" .weight) $policies)) }}
 {{- end }}
 
 {{- define "monitoring" }}

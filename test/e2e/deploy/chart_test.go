@@ -318,6 +318,7 @@ func TestChartHooks(t *testing.T) {
 			annotations := object.GetAnnotations()
 			if hook := annotations["helm.sh/hook"]; hook != "" {
 				require.Equal(t, "before-hook-creation,hook-succeeded", annotations["helm.sh/hook-delete-policy"])
+				require.Equal(t, "hook-succeeded,hook-failed", annotations["helm.sh/hook-output-log-policy"])
 				found[object.GetKind()+" "+object.GetName()] = hook + " " + annotations["helm.sh/hook-weight"]
 			}
 		}
