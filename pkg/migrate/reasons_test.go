@@ -389,9 +389,11 @@ var findings = map[Reason]struct {
 			s.kube = append(s.kube,
 				&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "none"}},
 				&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "small"}, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{MatchConstraints: match}},
-				&admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "sized"}, Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{MatchConstraints: match}})
+				&admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "sized"}, Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+					MatchConstraints: match, ParamKind: &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
+				}})
 		},
-		want: "notice policies apply to writes, now and at the server: small, sized",
+		want: "notice policies apply to writes, now and at the server: small, sized (with parameters)",
 	},
 	Quotas: {
 		change: func(s *scene) {

@@ -143,13 +143,20 @@ func (p *plan) checkAdmission(ctx context.Context, found []definition) error {
 		return fmt.Errorf("reading the policies: %w", err)
 	}
 	names = nil
+	fix := ""
 	for _, policy := range policies {
-		if p.matches(policy.Rules, resources) {
-			names = append(names, policy.Name)
+		if !p.matches(policy.Rules, resources) {
+			continue
 		}
+		name := policy.Name
+		if policy.Parameters != nil {
+			name += " (with parameters)"
+			fix = "bind a ClusterRole that allows get, list and watch of the parameters to the server's ServiceAccount: the server reads them itself"
+		}
+		names = append(names, name)
 	}
 	if len(names) > 0 {
-		p.notice(Policies, "", "policies apply to writes, now and at the server: %s", strings.Join(names, ", "))
+		p.notice(Policies, fix, "policies apply to writes, now and at the server: %s", strings.Join(names, ", "))
 	}
 	return p.checkQuotas(ctx, resources, "", "quotas count the objects, now and at the server")
 }
