@@ -59,11 +59,10 @@ if grep --quiet '^go\.\(mod\|sum\)$' <<<"${changed}"; then
 	step 'go build ./pkg/...'
 	go build ./pkg/... || status=1
 fi
+step 'gofmt'
+unformatted=$(git diff --name-only --diff-filter=d "${base}" -- '*.go' | xargs --no-run-if-empty gofmt -l)
+[[ -z ${unformatted} ]] || fail "${unformatted}" 'These files are not formatted. Run "make update-format".'
 if ((${#packages[@]} > 0)); then
-	step 'gofmt'
-	unformatted=$(git diff --name-only --diff-filter=d "${base}" -- '*.go' | xargs --no-run-if-empty gofmt -l)
-	[[ -z ${unformatted} ]] || fail "${unformatted}" 'These files are not formatted. Run "make update-format".'
-
 	step "go vet ${packages[*]}"
 	go vet "${packages[@]}" || status=1
 
