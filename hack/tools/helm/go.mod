@@ -1,4 +1,4 @@
-module restaurant.programming-kubernetes.info/apiserver/hack/helm
+module restaurant.programming-kubernetes.info/apiserver/hack/tools/helm
 
 go 1.26.0
 
