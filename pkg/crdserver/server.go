@@ -95,7 +95,8 @@ func newLibraryServer(config *apiserver.Config, private *privateAPI, announcer *
 
 // fewSeats has lists of custom resources, and watches that begin with them, take at most two seats of priority and
 // fairness. With one, as many watches as there are seats begin at once, and keep the processors busy. With ten, as the
-// library estimates, a few lists that are not read keep all seats from other users.
+// library estimates, a few lists that are not read keep all seats from other users. It takes no notice of statistics that
+// are older than three minutes, as after an outage of etcd.
 type fewSeats struct {
 	flowcontrolrequest.StorageObjectCountTracker
 }

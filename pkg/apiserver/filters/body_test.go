@@ -191,8 +191,8 @@ func TestStoredObjectsTakeMemory(t *testing.T) {
 				info, _ := genericapirequest.RequestInfoFrom(req.Context())
 				switch {
 				case info.Verb == "list":
-					assert.NoError(t, limits.TakeListMemory(req.Context(), 2*size-about, 1))
-					assert.Error(t, limits.TakeListMemory(req.Context(), 2*size+about, 1))
+					assert.NoError(t, limits.TakeListMemory(req.Context(), 2*size-about, 0))
+					assert.Error(t, limits.TakeListMemory(req.Context(), 2*size+about, 0))
 				case info.Verb == "get":
 					gets++
 					if err := limits.TakeObjectMemory(req.Context(), size); err != nil {

@@ -56,10 +56,14 @@ const (
 	userPart, systemPart = 4, 8
 	// leastPart is the part that an account may have in any case. As much as for accounts of the cluster is kept for that.
 	leastPart = 512
+	// idlePart is the part that an account's other requests may have while one counts as its only request: idle watches
+	// keep some memory.
+	idlePart = 32
 	// budgetRetrySeconds is when a client may hope that others have finished.
 	budgetRetrySeconds = 1
-	// readChunk is how much of a body is taken from the budget at once.
-	readChunk = 32 << 10
+	// readChunk is the most of a body that is taken from the budget at once, and firstChunk what most bodies need.
+	readChunk  = 32 << 10
+	firstChunk = 1 << 10
 )
 
 var errBudget = errors.New("the memory for requests is used up")
@@ -183,11 +187,11 @@ func (s *reservation) raise(bytes int64) bool {
 func (s *reservation) tryAdd(bytes int64) bool {
 	has := s.users[s.user]
 	left := s.limit - (s.used - has)
-	may := s.most(left, has == s.taken)
+	may := s.most(left, has)
 	if !s.system {
 		part := s.limit / systemPart
 		left -= part
-		may = max(min(s.most(left, has == s.taken), left-part), s.limit/leastPart)
+		may = max(min(s.most(left, has), left-part), s.limit/leastPart)
 	}
 	if bytes > 0 && has+bytes > min(left, may) {
 		return false
@@ -197,9 +201,10 @@ func (s *reservation) tryAdd(bytes int64) bool {
 }
 
 // most is how much an account may have if others leave so much. One of the cluster has a part that they can't take.
-func (s *reservation) most(left int64, only bool) int64 {
+func (s *reservation) most(left, has int64) int64 {
+	only := has-s.taken <= s.limit/idlePart
 	switch {
-	case only && (s.system || s.used == s.taken):
+	case only && (s.system || s.used == has):
 		return left // Nobody could ever have more than half otherwise.
 	case only:
 		return left / 2
@@ -232,7 +237,7 @@ func (s *reservation) add(bytes int64) {
 // it has, so that others are read to their ends.
 func (s *reservation) read(body io.Reader) ([]byte, error) {
 	var text []byte
-	for chunk := make([]byte, readChunk); ; {
+	for chunk := make([]byte, firstChunk); ; {
 		n, err := body.Read(chunk)
 		if !s.take(int64(n) * decodeFactor) {
 			return nil, errBudget
@@ -243,6 +248,9 @@ func (s *reservation) read(body io.Reader) ([]byte, error) {
 		}
 		if err != nil {
 			return nil, err
+		}
+		if n == len(chunk) && n < readChunk {
+			chunk = make([]byte, 2*n)
 		}
 	}
 }
@@ -270,19 +278,20 @@ func ReserveListMemory(ctx context.Context, bytes int64) error {
 	return errTooMuchMemory("lists")
 }
 
-// TakeListMemory takes memory for the list that answers a request of this context, until the
-// request has ended: so many times its size in storage. Errors are those of ReserveListMemory, and one if the list takes
-// more than the part of an account because it is indented. Anybody could end the server by a single one of these.
-func TakeListMemory(ctx context.Context, bytes, times int64) error {
+// TakeListMemory takes memory for the list that answers a request of this context, until the request has ended. The bytes
+// are its size in storage, and read what the list had in memory if it was read from etcd. Errors are those of
+// ReserveListMemory, and one if the list takes more than the part of an account because it is indented. Anybody could end
+// the server by a single one of these.
+func TakeListMemory(ctx context.Context, bytes, read int64) error {
 	s, ok := ctx.Value(reservationKey{}).(listReservation)
 	if !ok {
 		return nil
 	}
-	bytes *= s.factor
+	bytes, read = bytes*s.factor, read*s.factor
 	if s.indented && s.pages+bytes > s.limit/userPart {
 		return apierrors.NewBadRequest(`the list is too large to be indented: ask for JSON without "pretty", or for pages by "limit"`)
 	}
-	if !s.takeList(s.pages + bytes*times) {
+	if !s.takeList(s.pages + max(bytes, min(read, s.limit/(2*userPart)))) {
 		return errTooMuchMemory("lists")
 	}
 	if s.sums {
@@ -335,7 +344,7 @@ func TakeHistoryMemory(ctx context.Context, object runtime.Object, caches int64)
 	if !ok || s.system {
 		return func() {}, nil
 	}
-	size := sizeOfObject(object)
+	size := Size(object)
 	if size < pastObject {
 		return func() {}, nil
 	}

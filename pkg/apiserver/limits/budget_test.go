@@ -100,13 +100,13 @@ func TestListMemory(t *testing.T) {
 		"beside one that is":       {1000, 1, "first", "", false},
 		"of others beside one":     {1000, 100, "second", "", true},
 		"YAML that fits":           {0, 25, "first", "application/yaml", true},
-		"YAML that does not":       {1, 25, "first", "text/html, application/yaml;q=0.9", false},
+		"YAML that does not":       {13, 25, "first", "text/html, application/yaml;q=0.9", false},
 		"JSON of the same length":  {1, 25, "first", "application/json", true},
 		"YAML larger than any":     {0, 26, "second", "application/yaml", false},
 		"if JSON will do":          {0, 26, "second", "application/json, application/yaml", true},
 		"indented larger than any": {0, 26, "second", "application/json;pretty=1", false},
-		"protobuf is not indented": {0, 26, "second", "application/vnd.kubernetes.protobuf;pretty=1", true},
-		"indented that does not":   {1, 25, "first", "application/json;pretty=1", false},
+		"if JSON will do, too":     {0, 26, "second", "application/yaml, application/json;q=0.1", false},
+		"indented that does not":   {13, 25, "first", "application/json;pretty=1", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := func(user string) *http.Request {
@@ -115,12 +115,12 @@ func TestListMemory(t *testing.T) {
 			var handler http.Handler
 			inner := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				if req.Header.Get("First") == "" {
-					err := TakeListMemory(req.Context(), test.second, 1)
+					err := TakeListMemory(req.Context(), test.second, 0)
 					assert.Equal(t, test.want, err == nil, "got error %v", err)
 					return
 				}
 				for range 2 { // A request has only its last list.
-					assert.NoError(t, TakeListMemory(req.Context(), test.first, 1))
+					assert.NoError(t, TakeListMemory(req.Context(), test.first, 0))
 				}
 				second := list(test.user)
 				second.Header.Set("Accept", test.accept)
@@ -134,7 +134,7 @@ func TestListMemory(t *testing.T) {
 			}
 		})
 	}
-	require.NoError(t, TakeListMemory(context.Background(), 1<<40, 1), "not a request of a client")
+	require.NoError(t, TakeListMemory(context.Background(), 1<<40, 0), "not a request of a client")
 }
 
 // The answer to a deletecollection has the objects of all pages that it reads.
@@ -155,7 +155,7 @@ func TestPagesOfDeletedCollections(t *testing.T) {
 				s := req.Context().Value(reservationKey{}).(listReservation)
 				for _, page := range []int64{30, 20} {
 					assert.NoError(t, ReserveListMemory(req.Context(), 2*page))
-					assert.NoError(t, TakeListMemory(req.Context(), page, 1))
+					assert.NoError(t, TakeListMemory(req.Context(), page, 0))
 				}
 				assert.Equal(t, test.want*listFactor, s.used)
 			})
@@ -166,13 +166,63 @@ func TestPagesOfDeletedCollections(t *testing.T) {
 	}
 }
 
-// A list that may be as large as all memory can be read beside a watch of the same account.
-func TestReservedListsBesideWatches(t *testing.T) {
+// A list that may be as large as all memory can be read and sent beside a watch of the same account.
+func TestLargeListsBesideWatches(t *testing.T) {
 	for _, user := range []string{"first", "system:first"} {
 		budget := newBudget(1 << 20)
-		require.True(t, budget.reserve(accountOfUser(user)).take(1<<10))
+		require.True(t, budget.reserve(accountOfUser(user)).take(1<<15))
+		require.True(t, budget.reserve(accountOfUser("second")).take(1<<15))
 		ctx := context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve(accountOfUser(user)), factor: listFactor})
 		require.NoError(t, ReserveListMemory(ctx, 1<<30), user)
+		require.NoError(t, TakeListMemory(ctx, 1<<30, 0), user)
+	}
+}
+
+// A further page, which may have been read from etcd, fits where the first one did.
+func TestReadPages(t *testing.T) {
+	budget := newBudget(1 << 20)
+	require.True(t, budget.reserve(accountOfUser("first")).take(1<<16))
+	s := budget.reserve(accountOfUser("first"))
+	ctx := context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: s, factor: listFactor})
+	for _, test := range []struct{ bytes, read, want int64 }{
+		{1 << 10, 0, 4 << 10},
+		{1 << 10, 4 << 10, 16 << 10},
+		{1 << 10, 1 << 20, 1 << 17},
+		{1 << 15, 1 << 20, 1 << 17},
+		{40 << 10, 1 << 20, 160 << 10},
+	} {
+		require.NoError(t, TakeListMemory(ctx, test.bytes, test.read))
+		require.Equal(t, test.want, s.taken)
+	}
+}
+
+// A client that prefers JSON, or does not say, gets it without indentation.
+func TestIndentedByAccept(t *testing.T) {
+	for accept, want := range map[string]bool{
+		"":                                  false,
+		"application/json":                  false,
+		"application/yaml":                  true,
+		"application/json,application/yaml": false,
+		"application/yaml,application/json": true,
+		"application/json;q=0.1,application/yaml":                             true,
+		"application/yaml;q=0.1,application/json;q=0.2":                       false,
+		"application/json;pretty=1":                                           true,
+		"application/json;pretty=1,application/vnd.kubernetes.protobuf;q=0.1": true,
+		"application/vnd.kubernetes.protobuf":                                 false,
+		"application/vnd.kubernetes.protobuf,application/yaml":                true,
+		"application/vnd.kubernetes.protobuf,application/json":                false,
+		"application/vnd.example+json,application/yaml":                       true,
+		"text/json,application/yaml":                                          true,
+		"*/json,application/yaml":                                             true,
+		"text/html,application/yaml;q=0.9,*/*;q=0.8":                          true,
+		"text/html,*/*;q=0.8":                                                 false,
+		"application/json;as=Table;v=v1;g=meta.k8s.io,application/json":       false,
+		"application/json;as=Table;v=v1;g=meta.k8s.io":                        false,
+		"application/json;as=Nothing;v=v1;g=example.com,application/yaml":     true,
+	} {
+		req := httptest.NewRequest(http.MethodGet, "/", nil)
+		req.Header.Set("Accept", accept)
+		require.Equal(t, want, prefersIndented(req), accept)
 	}
 }
 
@@ -278,7 +328,7 @@ func TestHistoryMemory(t *testing.T) {
 					}
 					forget()
 				}
-				require.NoError(t, TakeListMemory(ctx(of), 6*size, 1))
+				require.NoError(t, TakeListMemory(ctx(of), 6*size, 0))
 				time.Sleep(2 * HistoryTime)
 				synctest.Wait()
 				require.Empty(t, memory.history.taken)
@@ -302,6 +352,7 @@ func TestWorkThatGoesOn(t *testing.T) {
 		"at the end of that of the library": {"patch", 34 * time.Second, time.Minute, "first", false},
 		"of another user":                   {"create", 2 * time.Second, time.Second, "second", true},
 		"a list":                            {"list", 2 * time.Second, time.Second, "first", true},
+		"a deletecollection":                {"deletecollection", 2 * time.Second, time.Second, "first", true},
 		"a watch":                           {"watch", time.Minute, time.Second, "first", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -310,7 +361,7 @@ func TestWorkThatGoesOn(t *testing.T) {
 				var taken error
 				handler := WithMemoryBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 					time.Sleep(work)
-					taken = TakeListMemory(req.Context(), 100, 1)
+					taken = TakeListMemory(req.Context(), 100, 0)
 				}), requests.NewCodecs(), requests.IsWatch, bounds, NewWatches(bounds), 1<<10, anyBody)
 				serve := func(verb, user string) error {
 					ctx, cancel := context.WithTimeout(t.Context(), test.timeout)

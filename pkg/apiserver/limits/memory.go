@@ -27,6 +27,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/munnerz/goautoneg"
 	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -76,14 +77,14 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 			}
 			began := time.Now()
 			defer func() {
-				reservation.release(hasBody(info.Verb) && !goesOn && (req.Context().Err() != nil || time.Since(began) >= handlerTime))
+				reservation.release(outlives(info.Verb) && !goesOn && (req.Context().Err() != nil || time.Since(began) >= handlerTime))
 			}()
 			if info.Verb == "list" || info.Verb == "deletecollection" {
 				req = withoutImpliedIndent(req)
 			}
 			req = req.WithContext(context.WithValue(req.Context(), reservationKey{}, listReservation{
 				reservation: reservation, factor: listFactorFor(req), object: objectFactorFor(req, info.Verb),
-				indented: onlyIndented(req), sums: info.Verb == "deletecollection",
+				indented: prefersIndented(req), sums: info.Verb == "deletecollection",
 			}))
 			if err := checkBody(req, info.Verb, maxBody, reservation, response, check); err != nil {
 				responsewriters.ErrorNegotiated(err, serializer, version, w, req)
@@ -111,6 +112,9 @@ func hasBody(verb string) bool {
 	}
 	return false
 }
+
+// outlives tells whether the work for a verb may go on when the time of the request is over. A deletecollection ends then.
+func outlives(verb string) bool { return hasBody(verb) && verb != "deletecollection" }
 
 // checkBody reads the body, as far as it is not too large for the handler anyway,
 // and puts it back.
@@ -154,9 +158,7 @@ func checkBody(req *http.Request, verb string, maxBody int64, reservation *reser
 
 // listFactorFor returns the factor for a list in the form that a client accepts.
 func listFactorFor(req *http.Request) int64 {
-	accept := req.Header.Get("Accept")
-	asked, implied := indents(req)
-	if asked || implied || strings.Contains(accept, "yaml") || strings.Contains(accept, prettyParameter) {
+	if _, implied := indents(req); implied || prefersIndented(req) {
 		return listFactorIndented
 	}
 	return listFactor
@@ -177,14 +179,22 @@ func indents(req *http.Request) (asked, implied bool) {
 	return false, strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
 }
 
-// onlyIndented tells whether a client accepts nothing but a list that is indented.
-func onlyIndented(req *http.Request) bool {
-	accept := req.Header.Get("Accept")
-	asked, _ := indents(req)
-	if asked || strings.Contains(accept, prettyParameter) {
-		return !strings.Contains(accept, "protobuf")
+// prefersIndented tells whether a client may get a list indented, as the library decides that. Clauses with other
+// parameters, or for protobuf, do not apply to each kind.
+func prefersIndented(req *http.Request) bool {
+	if asked, _ := indents(req); asked {
+		return true
 	}
-	return strings.Contains(accept, "yaml") && !strings.Contains(accept, "json") && !strings.Contains(accept, "protobuf")
+	for _, clause := range goautoneg.ParseAccept(req.Header.Get("Accept")) {
+		_, pretty := clause.Params[prettyParameter]
+		switch kind := clause.Type + "/" + clause.SubType; {
+		case kind == runtime.ContentTypeYAML || pretty:
+			return true
+		case len(clause.Params) == 0 && (kind == runtime.ContentTypeJSON || kind == "application/*" || kind == "*/*"):
+			return false
+		}
+	}
+	return false
 }
 
 // withoutImpliedIndent has a list sent compactly unless its client asks for more. Indented, it takes four times as much

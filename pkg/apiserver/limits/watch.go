@@ -265,13 +265,14 @@ func eventSize(object runtime.Object) (size int64, copied bool) {
 
 // LargeSize is about how many bytes an object has, or 0 if these are less than 32 KiB.
 func LargeSize(object runtime.Object) int64 {
-	if size := sizeOfObject(object); size >= largeObject {
+	if size := Size(object); size >= largeObject {
 		return size
 	}
 	return 0
 }
 
-func sizeOfObject(object runtime.Object) int64 {
+// Size is about how many bytes an object has in memory.
+func Size(object runtime.Object) int64 {
 	if untyped, ok := object.(*unstructured.Unstructured); ok {
 		return sizeOfJSON(untyped.Object)
 	}

@@ -366,9 +366,9 @@ func TestSizeOfJSON(t *testing.T) {
 	for _, text := range []string{`{}`, `{"a":{}}`, `{"a":"b","c":[1,2.5,true,null,"d",[],{"e":{"f":[{"g":"h"}]}}]}`} {
 		object := &unstructured.Unstructured{}
 		require.NoError(t, json.Unmarshal([]byte(text), &object.Object))
-		require.Equal(t, sizeOf(reflect.ValueOf(object)), sizeOfObject(object), text)
+		require.Equal(t, sizeOf(reflect.ValueOf(object)), Size(object), text)
 	}
-	require.Zero(t, sizeOfObject(&unstructured.Unstructured{}))
+	require.Zero(t, Size(&unstructured.Unstructured{}))
 }
 
 func BenchmarkLargeSize(b *testing.B) {

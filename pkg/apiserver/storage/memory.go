@@ -48,11 +48,38 @@ type boundedStorage struct {
 	// caches are the watch caches of the resource: a custom resource has one for each version.
 	caches *atomic.Int64
 
-	// average is the size of an object as it is stored, and count the number of objects, as they were at some
-	// nanosecond.
-	average, count, at atomic.Int64
+	// average is the size of an object as it is stored, as it was at some nanosecond.
+	average, at atomic.Int64
+	// most is the size of all objects together, and mostAverage the average, that a list of the past may have.
+	most, mostAverage recentMost
 	// first is done when the average has been asked for once.
 	first sync.Once
+}
+
+// recentMost is the largest of some numbers, at least since pastTime.
+type recentMost struct {
+	mu sync.Mutex
+	// current is the largest number since some time, and before that of the time before.
+	current, before int64
+	since           time.Time
+}
+
+// pastTime is how long etcd keeps the past, with the default of --etcd-compaction-interval.
+const pastTime = 10 * time.Minute
+
+func (r *recentMost) observe(number int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.since) > pastTime {
+		r.current, r.before, r.since = 0, r.current, time.Now()
+	}
+	r.current = max(r.current, number)
+}
+
+func (r *recentMost) get() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(r.current, r.before)
 }
 
 // largeWrites are the large objects that this server has written of late. Watch caches get to know them
@@ -80,10 +107,9 @@ func (w *largeWrites) size(key string) int64 {
 
 // GetList lists objects as far as there is memory for them.
 func (s *boundedStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
-	factor := int64(1)
-	if mayRead(opts) {
-		var err error
-		if factor, err = s.reserve(ctx, key, opts); err != nil {
+	read := mayRead(opts)
+	if read {
+		if err := s.reserve(ctx, key, opts); err != nil {
 			return err
 		}
 	}
@@ -93,51 +119,57 @@ func (s *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 	s.refresh()
 	// A large object among many small ones hardly changes their average, and a selector finds it alone.
 	var large int64
+	size := limits.LargeSize
+	if s.newObject == nil {
+		size = limits.Size // Only a watch cache knows their average.
+	}
 	if limits.TakesMemory(ctx) && (s.newObject == nil || !s.large.None()) {
 		if err := meta.EachListItem(list, func(object runtime.Object) error {
-			large += limits.LargeSize(object)
+			large += size(object)
 			return nil
 		}); err != nil {
 			return err
 		}
 	}
-	return limits.TakeListMemory(ctx, max(large, int64(meta.LenList(list))*s.average.Load()), factor)
+	length, average := int64(meta.LenList(list)), s.average.Load()
+	if !read {
+		return limits.TakeListMemory(ctx, max(large, length*average), 0)
+	}
+	average = s.mostAverage.get()
+	_, factor := s.factors()
+	return limits.TakeListMemory(ctx, max(large, length*average), length*average*factor)
 }
 
 // mayRead tells whether a list may be read from etcd. A watch cache forgets a revision that many events have followed.
-// If it is late by seconds, lists are read from etcd, too, which no client can bring about.
+// If it is late by seconds, or fills again, lists are read from etcd, too, which no client can bring about.
 func mayRead(opts storage.ListOptions) bool {
 	match, version, pages := opts.ResourceVersionMatch, opts.ResourceVersion, opts.Predicate
 	exact := match == metav1.ResourceVersionMatchExact || match == "" && pages.Limit > 0 && version != "" && version != "0"
 	return exact || pages.Continue != ""
 }
 
-// reserve takes memory for a list that may be read from etcd. It returns how many times as much that takes as a list from
-// a watch cache.
-func (s *boundedStorage) reserve(ctx context.Context, key string, opts storage.ListOptions) (factor int64, err error) {
+// reserve takes memory for a list that may be read from etcd.
+func (s *boundedStorage) reserve(ctx context.Context, key string, opts storage.ListOptions) error {
 	if !opts.Recursive { // It is of one object.
-		return 1, s.takeFor(ctx, key)
+		return s.takeFor(ctx, key)
 	}
 	s.refresh()
-	_, factor = s.factors()
-	count, average := s.count.Load(), s.average.Load()
-	most := mostRead(opts, count) * max(average, s.large.Largest())
-	return factor, limits.ReserveListMemory(ctx, min(most, count*average)*factor)
+	_, factor := s.factors()
+	return limits.ReserveListMemory(ctx, mostRead(opts.Predicate, s.most.get(), max(s.mostAverage.get(), s.large.Largest()))*factor)
 }
 
-// mostRead is how many of so many objects a list has in memory at once when it is read from etcd. For a page that few
-// objects match, the library reads ever more of them at once.
-func mostRead(opts storage.ListOptions, count int64) int64 {
+// mostRead is how many bytes of all a list has in memory at once when it is read from etcd. For a page that few objects
+// match, the library reads ever more of them at once.
+func mostRead(pages storage.SelectionPredicate, all, object int64) int64 {
 	const mostAtOnce = 10_000
-	pages := opts.Predicate
-	switch {
-	case pages.Limit == 0:
-		return count
-	case pages.Label == nil || pages.Field == nil || pages.Empty():
-		return min(count, pages.Limit)
-	default:
-		return min(count, max(pages.Limit, mostAtOnce))
+	if pages.Limit <= 0 {
+		return all
 	}
+	objects := min(pages.Limit, all) // None is smaller than a byte.
+	if pages.Label != nil && pages.Field != nil && !pages.Empty() {
+		objects = max(objects, mostAtOnce)
+	}
+	return min(all, objects*object)
 }
 
 // takeFor takes memory for what is stored under a key, as far as that is known before it is read from etcd.
@@ -169,6 +201,7 @@ func (s *boundedStorage) Get(ctx context.Context, key string, opts storage.GetOp
 
 // Create stores an object.
 func (s *boundedStorage) Create(ctx context.Context, key string, object, out runtime.Object, ttl uint64) error {
+	s.renew() // It may be deleted before anybody lists it.
 	s.writes.add(key, s.large.Observe(object))
 	return s.Interface.Create(ctx, key, object, out, ttl)
 }
@@ -178,6 +211,7 @@ func (s *boundedStorage) GuaranteedUpdate(ctx context.Context, key string, desti
 	if err := s.takeFor(ctx, key); err != nil {
 		return err
 	}
+	s.renew()
 	var before uint64
 	forget := func() {}
 	update := func(object runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
@@ -259,6 +293,10 @@ func (s *boundedStorage) factors() (copied, read int64) {
 // it takes an answer of etcd, which those from the cache do not need.
 func (s *boundedStorage) refresh() {
 	s.first.Do(s.askAverage)
+	s.renew()
+}
+
+func (s *boundedStorage) renew() {
 	now, at := time.Now().UnixNano(), s.at.Load()
 	if time.Duration(now-at) < averageInterval || !s.at.CompareAndSwap(at, now) {
 		return
@@ -271,6 +309,7 @@ func (s *boundedStorage) askAverage() {
 	defer cancel()
 	if stats, err := s.Stats(ctx); err == nil {
 		s.average.Store(stats.EstimatedAverageObjectSizeBytes)
-		s.count.Store(stats.ObjectCount)
+		s.mostAverage.observe(stats.EstimatedAverageObjectSizeBytes)
+		s.most.observe(stats.ObjectCount * stats.EstimatedAverageObjectSizeBytes)
 	}
 }

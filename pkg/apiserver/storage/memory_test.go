@@ -73,6 +73,10 @@ func (fixedStorage) Watch(context.Context, string, storage.ListOptions) (watch.I
 	return watch.NewFakeWithChanSize(10, false), nil
 }
 
+func (fixedStorage) Create(context.Context, string, runtime.Object, runtime.Object, uint64) error {
+	return nil
+}
+
 func (s fixedStorage) Stats(context.Context) (storage.Stats, error) { return s.stats, s.err }
 
 // A list takes memory by its own length, however many objects there are, and for the large objects in it. One that may be
@@ -109,6 +113,8 @@ func TestListsTakeMemory(t *testing.T) {
 		"a page":                         {fixedStorage: thousand, options: storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 5, Continue: "a"}, Recursive: true}},
 		"the last page":                  {fixedStorage: thousand, options: storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 900, Continue: "a"}, Recursive: true}, tooMany: true},
 		"none":                           {},
+		"without a limit":                {fixedStorage: thousand, options: storage.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchExact, ResourceVersion: "7", Predicate: storage.SelectionPredicate{Limit: -1}, Recursive: true}, tooMany: true},
+		"small, uncached":                {fixedStorage: fixedStorage{length: 10_000}, uncached: true, tooMany: true},
 		"of unknown size":                {fixedStorage: fixedStorage{length: 100, err: errors.New("etcd does not answer")}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,6 +135,54 @@ func TestListsTakeMemory(t *testing.T) {
 					return store.GetList(ctx, "/", test.options, &metav1.PartialObjectMetadataList{})
 				}
 				requireSecond(t, bounds, "list", list, test.tooMany)
+			})
+		})
+	}
+}
+
+// A list of the past takes memory for the objects that there were. Those of deleted objects once took none.
+func TestListsOfThePastTakeMemory(t *testing.T) {
+	for name, test := range map[string]struct {
+		after time.Duration
+		// answered says that the first list has been read when the second one arrives.
+		answered, tooMany bool
+	}{
+		"at once":             {0, false, true},
+		"while etcd keeps it": {pastTime + 2*averageInterval, false, true},
+		"read":                {pastTime, true, true},
+		"later":               {2*pastTime + 4*averageInterval, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const average = 1 << 10
+				bounds := limits.DefaultBounds()
+				bounds.RequestMemory = 4 * 4 * 50 * average
+				store := &boundedStorage{
+					Interface: fixedStorage{stats: storage.Stats{ObjectCount: 1000, EstimatedAverageObjectSizeBytes: average}},
+					large:     new(limits.LargestObject), writes: new(largeWrites), newObject: func() runtime.Object { return &metav1.PartialObjectMetadata{} },
+				}
+				ctx := t.Context()
+				require.NoError(t, store.Create(ctx, "/", &metav1.PartialObjectMetadata{}, nil, 0))
+				synctest.Wait()
+				var reading func()
+				store.Interface = fixedStorage{length: 18, reading: func() { reading() }}
+				for range test.after / averageInterval {
+					time.Sleep(averageInterval)
+					store.renew()
+					synctest.Wait()
+				}
+				requireSecond(t, bounds, "list", func(ctx context.Context, second func()) error {
+					reading = func() {}
+					if !test.answered {
+						reading = second
+					}
+					options := storage.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchExact, ResourceVersion: "7", Recursive: true}
+					err := store.GetList(ctx, "/", options, &metav1.PartialObjectMetadataList{})
+					if test.answered {
+						second()
+					}
+					return err
+				}, test.tooMany)
 			})
 		})
 	}
@@ -171,7 +225,6 @@ func TestWatchesTakeMemory(t *testing.T) {
 		"many bytes":           {typed, 16 << 10, true},
 		"of a custom resource": {untyped, 4 << 10, true},
 		"few of one":           {untyped, 1 << 10, false},
-		"without a cache":      {nil, 16 << 10, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -225,6 +278,8 @@ func (s *storedObject) GuaranteedUpdate(ctx context.Context, key string, object 
 	_, _, err := update(object, storage.ResponseMeta{ResourceVersion: 1})
 	return err
 }
+
+func (*storedObject) Stats(context.Context) (storage.Stats, error) { return storage.Stats{}, nil }
 
 func (*storedObject) Versioner() storage.Versioner { return storage.APIObjectVersioner{} }
 
@@ -346,8 +401,8 @@ func testLargeObjects(t *testing.T, stored func(*storedObject) *boundedStorage) 
 					t.Helper()
 					do("list", func(ctx context.Context) {
 						free := (most - times) * size / 4
-						require.NoError(t, limits.TakeListMemory(ctx, free-about, 1))
-						assert.Equal(t, times > 0, apierrors.IsTooManyRequests(limits.TakeListMemory(ctx, free+about, 1)))
+						require.NoError(t, limits.TakeListMemory(ctx, free-about, 0))
+						assert.Equal(t, times > 0, apierrors.IsTooManyRequests(limits.TakeListMemory(ctx, free+about, 0)))
 					})
 				}
 				// requireHistory takes as much history as is left for the user, which is half of all but what it has.

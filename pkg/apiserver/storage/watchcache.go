@@ -119,12 +119,16 @@ func (h watchHistory) decorator(newCache func(cacher.Config, storage.Interface) 
 			return nil, func() {}, err
 		}
 		caches := h.caches.of(prefix)
-		caches.Add(1)
+		if layer.newObject != nil {
+			caches.Add(1)
+		}
 		moved := &movedStorage{Interface: layer.Interface, history: h.history, group: config.GroupResource.Group}                  // Also ends watches of the cache.
 		awaited := &awaitedCache{moved, layer.wait, time.Now().Add(fillTimeout)}                                                   // A new cache refuses lists and watches.
 		bounded := &boundedStorage{Interface: awaited, newObject: layer.newObject, large: large, writes: h.writes, caches: caches} // Charges for the results of all others.
 		return bounded, sync.OnceFunc(func() {
-			caches.Add(-1)
+			if layer.newObject != nil {
+				caches.Add(-1)
+			}
 			layer.stop()
 			destroy()
 		}), nil
