@@ -361,7 +361,7 @@ func TestWatchesAfterALargeObject(t *testing.T) {
 	})
 }
 
-// What JSON is decoded to has the same size without reflection.
+// Decoded JSON has the same size without reflection.
 func TestSizeOfJSON(t *testing.T) {
 	for _, text := range []string{`{}`, `{"a":{}}`, `{"a":"b","c":[1,2.5,true,null,"d",[],{"e":{"f":[{"g":"h"}]}}]}`} {
 		object := &unstructured.Unstructured{}
