@@ -28,8 +28,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/workshop"
 )
 
-// A server without the command: from options to a config that has waited for the cluster, to
-// a server that runs until it is told to stop.
+// A server without the command: options, a config that has waited for the cluster, and a
+// server that runs until it is stopped.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

@@ -74,6 +74,8 @@ func TestExpensiveNumbers(t *testing.T) {
 			}
 		})
 	}
+	requireError(t, CheckQuantities("application/json", []byte(`{"a":"`+tiny+`"}`)),
+		"a number has more than 256 characters, or an exponent below -999 or of more than 9 digits, or of more than 3 after 18 digits: "+tiny)
 }
 
 // FuzzQuantity looks for text that is not found expensive, but that takes long to read.

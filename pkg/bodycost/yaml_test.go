@@ -109,8 +109,8 @@ func FuzzYAMLElements(f *testing.F) {
 	})
 }
 
-// maxNodes is how many nodes are made of elements: a pair of a key and a value in an
-// object in a list, and the document.
+// maxNodes is how many nodes so many elements make at most. Each makes a list, an object, a
+// key and a value, and the document as many.
 func maxNodes(elements int) int { return 4*elements + 4 }
 
 func countNodes(node *yaml.Node) int {

@@ -21,9 +21,9 @@ limitations under the License.
 //
 // A certificate authority is renewed in steps, so that at each moment kube-apiserver trusts
 // all certificates in use. After two thirds of its life the next certificate authority is made
-// and trusted, but issues nothing. When kube-apiserver has had time to learn that,
-// it takes over, and the previous one stays trusted until it expires. Any replica
-// takes any step; the resourceVersion of the Secret decides who was first.
+// and trusted, but issues nothing. When kube-apiserver has had time to learn that, it takes
+// over, and the previous one stays trusted until it expires. Any replica takes any step; the
+// resourceVersion of the Secret decides which replica was first.
 //
 // The same steps serve an Issuer, which keeps the certificates of others: of an etcd
 // and its clients, for instance.

@@ -43,8 +43,8 @@ func Kubeconfig(flag, path string) (*rest.Config, error) {
 	return config, nil
 }
 
-// UserKubeconfig loads the configuration of a client as kubectl does: from a file, or if none is named from kubectl's own,
-// or from the pod.
+// UserKubeconfig loads a client's configuration as kubectl does. Without a path, that is kubectl's own, or else the
+// pod's.
 func UserKubeconfig(path string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path

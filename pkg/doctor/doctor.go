@@ -92,7 +92,7 @@ type Config struct {
 	// Defined are the names of further groups, which CustomResourceDefinitions of the cluster
 	// define.
 	Defined []string
-	// Cluster reaches kube-apiserver as the user who runs the checks.
+	// Cluster reaches kube-apiserver as the user that runs the checks.
 	Cluster *rest.Config
 	// Namespace and ServiceAccount are the server's own. An empty namespace stands for the one that
 	// the groups' APIServices lead to.
@@ -129,7 +129,7 @@ type examination struct {
 	foreign bool
 	// allGroups is discoverAll.
 	allGroups func() (*apidiscoveryv2.APIGroupDiscoveryList, error)
-	// self is the user who runs the checks, once that is known.
+	// self is the user that runs the checks, once that is known.
 	self string
 }
 

@@ -224,8 +224,8 @@ func (e *Etcd) watch() {
 	}
 }
 
-// CheckAlarms returns an error while etcd accepts no writes: after an alarm, or while its disk is
-// nearly full or its directory is gone.
+// CheckAlarms returns an error while etcd accepts no writes. The cause is an alarm, a nearly full
+// disk, or a lost directory.
 func (e *Etcd) CheckAlarms() error {
 	if problem := e.disk.Load(); problem != nil {
 		return *problem

@@ -104,8 +104,7 @@ func TestPartlyRegistered(t *testing.T) {
 		"make these APIServices lead to the server, after what is missing there has been written through another version")
 }
 
-// A process that ends as soon as it has begun the way back leaves nothing that an abort would undo: only the server
-// has the objects.
+// A process that ends right after the way back has begun leaves nothing to abort. Only the server has the objects.
 func TestEndedWhenBackHasBegun(t *testing.T) {
 	scene := usualScene()
 	scene.etcd = map[string]string{}

@@ -36,8 +36,8 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// endOfWatches is how long watches of the copies may last after the switch: until kube-apiserver has answered all requests
-// that began before, whose timeout is a minute by default.
+// endOfWatches is how long watches of the copies may last after the switch. By then kube-apiserver has answered all
+// earlier requests, whose default timeout is a minute.
 const endOfWatches = 65 * time.Second
 
 // deletionTimeout bounds the wait for kube-apiserver to delete the copies of a definition.

@@ -64,7 +64,7 @@ type Config struct {
 	StateKey string
 	// HistoryKey is the key of the revision where the server's history begins, see keys.HistoryKey.
 	HistoryKey string
-	// Cluster reaches kube-apiserver as the user who moves the objects.
+	// Cluster reaches kube-apiserver as the user that moves the objects.
 	Cluster *rest.Config
 	// Service is the server's Service. CABundle has, as PEM, the certificate authorities of its
 	// serving certificate. Only Run needs them. Finish requires that the APIServices lead to this

@@ -129,7 +129,7 @@ func TestConvertRefused(t *testing.T) {
 		"a number too large": {group + "/v1", []string{object("v1alpha1", "Pizza", `"spec":{"replicas":2147483648}`)},
 			`request.objects[0]: json: cannot unmarshal number 2147483648 into Go struct field PizzaSpec.spec.replicas of type int32`},
 		"a cost that takes minutes": {group + "/v1", []string{good, good, object("v1alpha1", "Topping", named+`,"spec":{"cost":"1e-999999999"}`)},
-			`request.objects[2]: a number has more than 256 characters, or an exponent below -999 or of more than 9 digits, or of more than 3 after 18 digits: 1e-999999999`},
+			`request.objects[2]: a number has more than 256 characters`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, answer := post(t, server(t, inertWebhooks()).URL+"/convert", conversionReviewOf("v1", test.desired, test.objects...))

@@ -240,7 +240,8 @@ func bread(t *testing.T, version, text string) *unstructured.Unstructured {
 }
 
 // writeModule returns the directory of the module, with what "go mod init" and "go mod
-// tidy" would write: the versions that this module has, so that nothing is downloaded.
+// tidy" would write. It requires the versions that this module has, so that nothing is
+// downloaded.
 func writeModule(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -257,7 +258,7 @@ func writeModule(t *testing.T) string {
 	return dir
 }
 
-// downloaded returns a copy of this module as the go command downloads it: it cannot be
+// downloaded returns a copy of this module as the go command downloads it. It cannot be
 // written to, and has neither symbolic links nor the modules below it.
 func downloaded(t *testing.T) string {
 	t.Helper()

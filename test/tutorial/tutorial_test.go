@@ -47,8 +47,9 @@ const (
 	ready = "Ctrl-C stops everything."
 )
 
-// TestTutorial is what a reader does: the commands are executed, the diffs applied and the
-// files written, in the order of the document, and each command prints what the document says.
+// TestTutorial follows the document as a reader does, from top to bottom. It executes the
+// commands, applies the diffs and writes the files. Each command prints what the document
+// says.
 func TestTutorial(t *testing.T) {
 	blocks := read(t, filepath.Join(root, "docs", "tutorial.md"))
 	require.Len(t, blocks, count(blocks, "console")+count(blocks, "diff")+count(blocks, "yaml")+count(blocks, "go"), "a block of another language is not tested")
@@ -68,9 +69,10 @@ func TestTutorial(t *testing.T) {
 	}
 }
 
-// TestHandwrittenLines bounds what a person writes for the bakery: a cluster-scoped kind, and a
-// namespaced one with status, scale, defaults, validation, columns, protobuf and two versions
-// with a conversion; an action, an admission plugin, a controller; and the tests of all that.
+// TestHandwrittenLines bounds what a person writes for the bakery. That is a cluster-scoped
+// kind, and a namespaced one with status, scale, defaults, validation, columns, protobuf and
+// two versions with a conversion. There are an action, an admission plugin, a controller, and
+// the tests of all that, too.
 func TestHandwrittenLines(t *testing.T) {
 	t.Parallel()
 	lines, header := 0, 0

@@ -271,9 +271,9 @@ func TestWatchesAreNotEndedByDefault(t *testing.T) {
 	}
 }
 
-// TestFeatureGateIsOneForTheProcess looks into the source, since which features are
-// enabled can't be seen from outside: a gate that is passed in has no effect where the
-// package's variable is asked.
+// TestFeatureGateIsOneForTheProcess looks into the source. The enabled features can't be
+// seen from outside. A gate that is passed in has no effect where the package's variable is
+// asked.
 func TestFeatureGateIsOneForTheProcess(t *testing.T) {
 	if !strings.Contains(source(t, (*genericregistry.Store).Get, "store.go"), "utilfeature.DefaultFeatureGate.Enabled(") {
 		fixed(t, "the store of a kind does not ask the feature gate of the process")

@@ -15,9 +15,9 @@ limitations under the License.
 */
 
 // Package upstream shows the faults of the libraries below this server that it works
-// around. Each test passes while a library still has its fault, and fails as soon as it
-// has been fixed: the message then names what can be deleted. Nothing here runs code of
-// this module.
+// around. Each test passes while a library still has its fault, and fails as soon as it has
+// been fixed. The message then names what can be deleted. Nothing here runs code of this
+// module.
 //
 // The tables in docs/upstream have all faults. Their numbers are stable, and stand
 // in the code at each workaround: "Upstream fault 7."

@@ -19,8 +19,8 @@ limitations under the License.
 
 // Package restaurant holds the internal types of the API group
 // restaurant.programming-kubernetes.info: the one shape of each kind that
-// storage, admission and validation work with. Every served version converts
-// to and from these types. They have no JSON or protobuf form of their own,
-// and no defaults: whatever a version leaves open is decided before its
-// objects become internal ones.
+// storage, admission and validation work with. Every served version converts to
+// and from these types. They have no JSON or protobuf form of their own, and no
+// defaults. Each version's own defaults decide what it leaves open, before
+// conversion.
 package restaurant

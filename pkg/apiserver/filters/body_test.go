@@ -153,7 +153,7 @@ func TestBodiesOfManyElements(t *testing.T) {
 					first = false
 					message := ""
 					if test.refused {
-						message = "other bodies of many elements take all the memory that there is for them, or for those of this user"
+						message = "other bodies of many elements…"
 					}
 					serve(handler, test.verb, test.mediaType, test.body, message)
 				}

@@ -98,8 +98,8 @@ func accountOfUser(user string) account {
 	return account{user: name, system: name == user && strings.HasPrefix(name, "system:") && name != systemuser.Anonymous}
 }
 
-// Account returns what bounds by user count the requests of a user for: the name, or for ServiceAccounts that of
-// all in their namespace.
+// Account returns the name under which bounds by user count a user's requests. ServiceAccounts of a namespace
+// share one, except in kube-system.
 func Account(user string) string {
 	namespace, _, err := serviceaccount.SplitUsername(user)
 	if err == nil && namespace != metav1.NamespaceSystem {
@@ -278,10 +278,10 @@ func ReserveListMemory(ctx context.Context, bytes int64) error {
 	return errTooMuchMemory("lists")
 }
 
-// TakeListMemory takes memory for the list that answers a request of this context, until the request has ended. The bytes
-// are its size in storage, and read what the list had in memory if it was read from etcd. Errors are those of
-// ReserveListMemory, and one if the list takes more than the part of an account because it is indented. Anybody could end
-// the server by a single one of these.
+// TakeListMemory takes memory for the list that answers the context's request, until that has ended. The bytes are its
+// size in storage, and read what it had in memory if it was read from etcd. Errors are those of ReserveListMemory, and
+// one if the list takes more than the part of an account because it is indented. Anybody could end the server by a single
+// one of these.
 func TakeListMemory(ctx context.Context, bytes, read int64) error {
 	s, ok := ctx.Value(reservationKey{}).(listReservation)
 	if !ok {

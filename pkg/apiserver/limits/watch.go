@@ -283,8 +283,8 @@ func Size(object runtime.Object) int64 {
 // that Go makes at once.
 const scalar, emptyMap, smallMap = 8, 48, 300
 
-// sizeOfJSON is sizeOf for what JSON is decoded to, in a fourth of the time: a list of custom resources has a
-// hundred thousand maps.
+// sizeOfJSON is sizeOf for decoded JSON, in a fourth of the time. A list of custom resources has a hundred
+// thousand maps.
 func sizeOfJSON(value any) (size int64) {
 	switch value := value.(type) {
 	case nil:

@@ -361,7 +361,7 @@ func TestWatchesAfterALargeObject(t *testing.T) {
 	})
 }
 
-// What JSON is decoded to has the same size without reflection.
+// Decoded JSON has the same size without reflection.
 func TestSizeOfJSON(t *testing.T) {
 	for _, text := range []string{`{}`, `{"a":{}}`, `{"a":"b","c":[1,2.5,true,null,"d",[],{"e":{"f":[{"g":"h"}]}}]}`} {
 		object := &unstructured.Unstructured{}
@@ -438,13 +438,13 @@ func TestWatchesOfAccounts(t *testing.T) {
 				before.Go(func() { requests.Serve(handler, request(user)) })
 				<-watched
 			}
-			last := make(chan int, 1)
-			go func() { last <- requests.Serve(handler, request(test.user)).Code }()
+			last := make(chan *httptest.ResponseRecorder, 1)
+			go func() { last <- requests.Serve(handler, request(test.user)) }()
 			select {
 			case <-watched:
 				require.Equal(t, http.StatusOK, test.want, "It has begun.")
-			case code := <-last:
-				require.Equal(t, test.want, code)
+			case answer := <-last:
+				requests.RequireStatus(t, answer, "this user has as many watches and streams in this server already as it leaves to others; more memory, or a higher --max-request-memory-bytes, allows more", test.want)
 			}
 			close(end)
 			before.Wait()

@@ -278,8 +278,8 @@ func (s *boundedStorage) Watch(ctx context.Context, key string, opts storage.Lis
 	return s.large.Watch(ctx, watched, s.average.Load()*copied)
 }
 
-// factors returns multiples of an object's size in storage: what its copy takes, and what its part of a list takes that
-// is read from etcd, as a multiple of that of a cached one. Each object of a custom resource has some twenty maps.
+// factors returns multiples of an object's size in storage. copied is what its copy takes. read is its part of a list
+// from etcd, as a multiple of a cached one's. Each object of a custom resource has some twenty maps.
 func (s *boundedStorage) factors() (copied, read int64) {
 	if s.newObject != nil {
 		if _, untyped := s.newObject().(runtime.Unstructured); untyped {

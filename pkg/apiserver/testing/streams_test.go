@@ -61,7 +61,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	}
 	status, answered := answer(t, server.ClientConfig, progressPath+"?follow=true")
 	require.Equal(t, http.StatusTooManyRequests, answered.code)
-	require.Equal(t, "this user has as many watches and streams in this server already as it leaves to others; more memory, or a higher --max-request-memory-bytes, allows more", status.Message)
+	require.Contains(t, status.Message, "this user has as many watches and streams")
 
 	_, err := machines(t, server.ClientConfig).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "workshop.example.com/v1", "kind": "Run", "metadata": map[string]any{"name": "drill"}, "spec": map[string]any{"count": int64(1)},

@@ -47,10 +47,10 @@ const (
 	handshakeFactor, headerFactor, blockFactor, certificateFactor = 4, 25, 40, 16
 )
 
-// BoundConnections returns a listener that closes connections of an IP address beyond ConnectionsPerClient at a time,
-// or beyond as many as it leaves to others. It also closes those that have the server hold more than heldBytes before
-// their requests begin. An address of the front proxy may have any number. The server has to be that of a Drain, which
-// tells when requests begin.
+// BoundConnections returns a listener that bounds the connections of each IP address. It closes those beyond
+// ConnectionsPerClient, or beyond as many as the address leaves to others. It also closes those that have the server
+// hold more than heldBytes before their requests begin. An address of the front proxy may have any number. The server
+// has to be that of a Drain, which tells when requests begin.
 func BoundConnections(listener net.Listener, bounds limits.Bounds) net.Listener {
 	most := int64(bounds.ConnectionsPerClient)
 	return &boundedListener{

@@ -4039,7 +4039,7 @@ func schema_pkg_apis_restaurant_v1_PizzaStatus(ref common.ReferenceCallback) com
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are the latest observations of the pizza's state: Priced when cost is the price of the pizza as it is specified, Ready when as many pizzas are baked as are asked for.",
+							Description: "conditions are the latest observations of the pizza's state. Priced is true when cost is the price of the pizza as it is specified, Ready when as many pizzas are baked as are asked for.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4651,7 +4651,7 @@ func schema_pkg_apis_restaurant_v1alpha1_PizzaStatus(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are the latest observations of the pizza's state: Priced when cost is the price of the pizza as it is specified, Ready when as many pizzas are baked as are asked for.",
+							Description: "conditions are the latest observations of the pizza's state. Priced is true when cost is the price of the pizza as it is specified, Ready when as many pizzas are baked as are asked for.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5112,7 +5112,7 @@ func schema_pkg_apis_restaurant_v1beta1_PizzaStatus(ref common.ReferenceCallback
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are the latest observations of the pizza's state: Priced when cost is the price of the pizza as it is specified, Ready when as many pizzas are baked as are asked for.",
+							Description: "conditions are the latest observations of the pizza's state. Priced is true when cost is the price of the pizza as it is specified, Ready when as many pizzas are baked as are asked for.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

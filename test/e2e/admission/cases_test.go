@@ -34,8 +34,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// caseLabel names the webhook of a case of a table that an object is for: the
-// webhooks of all cases are in one configuration, so that only one has to arrive.
+// caseLabel names the case of a table whose webhook an object is for. The webhooks of all
+// cases are in one configuration, so that only one has to arrive.
 const caseLabel = "admission-test-case"
 
 // slug makes of the name of a case what can be a part of other names.

@@ -80,8 +80,8 @@ func closing(text string) http.HandlerFunc {
 	}
 }
 
-// TestFailurePolicies shows the ways in which a webhook can fail to answer: the user
-// is told why, or the request goes on, as the failure policy says.
+// TestFailurePolicies shows the ways in which a webhook can fail to answer. The user is
+// told why, or the request goes on, as the failure policy says.
 func TestFailurePolicies(t *testing.T) {
 	s := newScopeWithReferences(t)
 	allowing := s.webhook(allow).server

@@ -128,8 +128,8 @@ func forEachWrite(t *testing.T, test func(t *testing.T, s *scope, version, suffi
 	}
 }
 
-// requireStored requires a pizza to have these toppings after a write, and, after a
-// dry run, what it had before: basil, or nothing if it did not exist.
+// requireStored requires a pizza to have these toppings after a write. After a dry run, it
+// requires what the pizza had before: basil, or nothing if it did not exist.
 func (s *scope) requireStored(t *testing.T, version, suffix string, dry bool, want ...string) {
 	t.Helper()
 	stored, err := s.pizzas(version).Get(t.Context(), s.Name(suffix), metav1.GetOptions{})

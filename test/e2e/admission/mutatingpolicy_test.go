@@ -243,9 +243,8 @@ func TestPolicyMutationsMeetPlugins(t *testing.T) {
 	}
 }
 
-// TestPolicyMutationsMeetWebhooks shows that webhooks see what policies have done, that
-// policies see again what webhooks have done, if they want to, and so on: just as in
-// kube-apiserver.
+// TestPolicyMutationsMeetWebhooks shows that webhooks see what policies have done. Policies
+// see again what webhooks have done, if they want to, and so on, just as in kube-apiserver.
 func TestPolicyMutationsMeetWebhooks(t *testing.T) {
 	const count = `[has(object.metadata.annotations) ?
 		JSONPatch{op: "replace", path: "/metadata/annotations/n", value: string(int(object.metadata.annotations.n) + 1)} :

@@ -97,7 +97,7 @@ func (p policy) parametrized(kind *admissionregistrationv1.ParamKind, ref *admis
 	return p
 }
 
-// TestPolicyParameters has policies with ConfigMaps as parameters at any time: kube-apiserver
+// TestPolicyParameters has policies with ConfigMaps as parameters at any time. kube-apiserver
 // ceases to watch a kind when no policy uses it, as between two tests, and does not begin again.
 func TestPolicyParameters(t *testing.T) {
 	s := newScope(t)

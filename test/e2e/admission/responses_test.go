@@ -54,9 +54,8 @@ func withoutAccidents(text string) string {
 	return timePattern.ReplaceAllString(text, "TIME")
 }
 
-// TestMalformedResponses shows what a webhook's answer must not be: an error of the
-// webhook that its failure policy can ignore, or else one of the patch, which can't
-// be ignored.
+// TestMalformedResponses shows what a webhook's answer must not be. The error is one of the
+// webhook that its failure policy can ignore, or one of the patch, which can't be ignored.
 func TestMalformedResponses(t *testing.T) {
 	framework.Long(t, "dozens of webhooks")
 	s := newScopeWithReferences(t)
@@ -211,9 +210,9 @@ func (s *scope) registerPatching(rules ...admissionregistrationv1.RuleWithOperat
 	s.registerEverywhere("patching", []admissionregistrationv1.MutatingWebhook{mutating}, nil)
 }
 
-// TestPatches shows what each operation of a JSON patch makes of a pizza, and that
-// defaults are applied afterwards: those of the version, and the toppings of
-// PizzaToppings, which runs again.
+// TestPatches shows what each operation of a JSON patch makes of a pizza. Defaults are
+// applied afterwards: those of the version, and the toppings of PizzaToppings, which runs
+// again.
 func TestPatches(t *testing.T) {
 	s := newScopeWithReferences(t)
 	s.registerPatching(onPizzas("CREATE"))
@@ -466,7 +465,7 @@ func TestPatchOfDeletion(t *testing.T) {
 }
 
 // TestWebhookWarnings shows that warnings reach users, whether or not the request is
-// allowed: all of them, but each once, and shortened if they are too many.
+// allowed. All of them do, but each once, and shortened if they are too many.
 func TestWebhookWarnings(t *testing.T) {
 	s := newScope(t)
 	warn := func(allowed bool, warnings ...string) answer {

@@ -95,7 +95,7 @@ func TestBadBodies(t *testing.T) {
 func TestBadSpecs(t *testing.T) {
 	const (
 		few    = "spec.replicas: Invalid value: -1: must be greater than or equal to 0"
-		number = "a number has more than 256 characters, or an exponent below -999 or of more than 9 digits, or of more than 3 after 18 digits: …"
+		number = "a number has more than 256 characters…"
 	)
 	scale := func(replicas string) string {
 		return `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"margherita"},"spec":{"replicas":` + replicas + `}}`
@@ -125,16 +125,16 @@ func TestBadSpecs(t *testing.T) {
 		"cost/none":          createAt("{all toppings}", topping("")).gets(422, "spec.cost: Required value"),
 		"cost/tiny negative": createAt("{all toppings}", topping(`"cost":"-1e-300"`)).gets(422, `spec.cost: Invalid value: "-1e-9": must be greater than or equal to 0`),
 		"cost/a word":        createAt("{all toppings}", topping(`"cost":"cheap"`)).gets(400).saying(`Topping in version "{v}" cannot be handled as a Topping: quantities must match the regular expression …`),
-		"cost/protobuf":      createAt("{all toppings}", envelope("Topping", field(2, field(1, field(1, "1e-999999999"))))).as(protobuf).gets(400).saying(number[:len(number)-len("…")] + "1e-999999999"),
+		"cost/protobuf":      createAt("{all toppings}", envelope("Topping", field(2, field(1, field(1, "1e-999999999"))))).as(protobuf).gets(400).saying(number),
 
 		"toppings/unknown":          create(toppings(`[{"name":"tomato"},{"name":"tar"}]`)).except("v1alpha1").gets(422, `spec.toppings[tar]: Not found: "tar"`),
 		"toppings/unknown, patched": patch(types.StrategicMergePatchType, `{"spec":{"toppings":[{"name":"tar"}]}}`).except("v1alpha1").gets(422, `spec.toppings[tar]: Not found: "tar"`),
 		"toppings/unknown, applied": apply(`"spec":{"toppings":[{"name":"tar"}]}`).except("v1alpha1").gets(422, `spec.toppings[tar]: Not found: "tar"`),
 		"toppings/null":             create(toppings(`[null]`)).except("v1alpha1").gets(422, "spec.toppings[0].name: Required value"),
 		"toppings/2 000 of 2^31-1":  create(toppings(listOf(2_000, `{"name":"t%d","quantity":2147483647}`))).except("v1alpha1").gets(422, "spec.toppings: Too many: 2000: must have at most 64 items"),
-		"toppings/quantity 11":      create(toppings(`[{"name":"basil","quantity":11}]`)).except("v1alpha1").gets(422, "spec.toppings[0].quantity: Invalid value: 11: must be less than or equal to 10"),
+		"toppings/quantity 11":      create(toppings(`[{"name":"basil","quantity":11}]`)).except("v1alpha1").gets(422, "spec.toppings[0].quantity: Invalid value: 11: …"),
 		"names/unknown":             create(toppings(`["tomato","tar","tar"]`)).except("v1beta1", "v1").gets(422, `spec.toppings[tar]: Not found: "tar"`),
-		"names/5 000":               create(toppings(listOf(5_000, `"t%d"`))).except("v1beta1", "v1").gets(422, "spec.toppings: Invalid value: must not have more than 64 different toppings"),
+		"names/5 000":               create(toppings(listOf(5_000, `"t%d"`))).except("v1beta1", "v1").gets(422, "spec.toppings: Invalid value: must not have more than 64 …"),
 		"names/a number":            create(toppings(`[1]`)).except("v1beta1", "v1").gets(400),
 	}
 	for name, cost := range map[string]string{"high": "1e999999999", "low": "-1e999999999"} {

@@ -30,10 +30,10 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
-// cp is the control plane that all tests share. With E2E_BASTION=true it is out of
-// reach but by SSH, see package bastion, for the tests that framework.AlsoRemote marks:
-// those of what users do with kubectl and clients in Go. The others are about the
-// server itself, or talk to it without the clients that know the way.
+// cp is the control plane that all tests share. With E2E_BASTION=true only SSH reaches it,
+// see package bastion. Then only the tests that framework.AlsoRemote marks run. These cover
+// what users do with kubectl and clients in Go. The others are about the server itself, or
+// talk to it without the clients that know the way.
 //
 // None may stop or break any of its components. A test that has to starts a control
 // plane of its own with controlplane.ForTest.

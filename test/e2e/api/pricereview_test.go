@@ -111,7 +111,7 @@ func TestBadPriceReviews(t *testing.T) {
 		"too many":              of(listOf(restaurant.MaxToppings+1, `{"name":"t%d"}`)).gets(422, "spec.toppings: Too many: 65: must have at most 64 items"),
 		"twice the same":        of(`[{"name":"a"},{"name":"a"}]`).gets(422, `spec.toppings[1]: Duplicate value: {"name":"a","quantity":1}`),
 		"no name":               of(`[{}]`).gets(422, "spec.toppings[0].name: Required value"),
-		"a quantity of 11":      of(`[{"name":"a","quantity":11}]`).gets(422, "spec.toppings[0].quantity: Invalid value: 11: must be less than or equal to 10"),
+		"a quantity of 11":      of(`[{"name":"a","quantity":11}]`).gets(422, "spec.toppings[0].quantity: Invalid value: 11: …"),
 		"a huge quantity":       of(`[{"name":"a","quantity":1e999999999}]`).gets(400),
 		"names only":            of(`["tomato"]`).gets(400),
 		"unknown field":         createAt(reviews+"?fieldValidation=Strict", `{"spec":{"count":1,"toppings":[]}}`).gets(400),

@@ -43,7 +43,7 @@ const (
 	// connections are how many an attacker has.
 	connections = 32
 	// perConnection is how many requests the attacker sends at once over each, and inFlight over
-	// each in attacks by number: together more than the server works on.
+	// each in attacks by number. All connections together have more than the server works on.
 	perConnection, inFlight = 4, 40
 	// attackerAddress is the first of those of other machines than the bystander's.
 	attackerAddress = 2
@@ -76,7 +76,7 @@ type order struct {
 // orders is the environment variable of such a process.
 const orders = "ATTACKER"
 
-// send has an attacker attack in a process of its own: in that of the tests, other users would wait for it even if
+// send has an attacker attack in a process of its own. In that of the tests, other users would wait for it even if
 // the server did not. The attack has begun when started is called.
 func (o order) send(ctx context.Context, started func()) (*attacker, error) {
 	self, err := os.Executable()
@@ -154,8 +154,8 @@ func (a *attacker) dial(ctx context.Context) (net.Conn, error) {
 	return dialer.DialContext(ctx, "tcp", a.host)
 }
 
-// dialUntil returns a connection that ends with the attack, whatever goes on over it: one that
-// stays would cost the server memory during the next attack.
+// dialUntil returns a connection that ends with the attack, whatever goes on over it. A connection
+// that stays would cost the server memory during the next attack.
 func (a *attacker) dialUntil(ctx context.Context) (net.Conn, error) {
 	conn, err := a.dial(ctx)
 	if err == nil {

@@ -26,8 +26,8 @@ import (
 	"time"
 )
 
-// everything does at once what takes memory that has bounds of its own: headers before their requests, watches, bodies,
-// changes of large objects, and lists that are compressed.
+// everything attacks all bounds on memory at once: headers before their requests, watches, bodies, changes of large
+// objects, and compressed lists.
 func everything(ctx context.Context, a *attacker) {
 	by := func(n int64, c call) call {
 		header := map[string]string{"Authorization": a.bearer(n)}

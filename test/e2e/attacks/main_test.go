@@ -13,10 +13,10 @@ WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 See the License for the specific language governing permissions and
 limitations under the License.
 */
-// Package attacks replays what was found to bring the server down: floods of frames,
-// requests that cost much more than they look, and clients that do not read or write. The
-// server has as much memory as a small container, and has to stay within it, while others
-// go on.
+// Package attacks replays what was found to bring the server down. There are floods of
+// frames, requests that cost much more than they look, and clients that do not read or
+// write. The server has as much memory as a small container, and has to stay within it,
+// while others go on.
 //
 // Each attack takes a second, and is sent to the server directly. "make test-attacks" lets each
 // take a minute, and sends those that kube-apiserver would forward through it, too. It demands

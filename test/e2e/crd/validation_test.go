@@ -100,9 +100,9 @@ func TestValidation(t *testing.T) {
 	}
 	if framework.WithCRDServer() {
 		// Its bounds on bodies come before validation.
-		for title, number := range map[string]string{"status/an expensive cost": "1e-999999999", "cost/1e-999999999": "1e-999999999", "cost/1E+2147483648": "1E+2147483648"} {
+		for _, title := range []string{"status/an expensive cost", "cost/1e-999999999", "cost/1E+2147483648"} {
 			test := inAll[title]
-			test.message = "a number has more than 256 characters, or an exponent below -999 or of more than 9 digits, or of more than 3 after 18 digits: " + number
+			test.message = "a number has more than 256 characters…"
 			inAll[title] = test
 		}
 	}

@@ -39,8 +39,8 @@ import (
 // seen is a type of event and the name of its object.
 type seen struct{ Type, Name string }
 
-// Clients that are no informers lose no event when the server restarts: those that go on by the last
-// resourceVersion, over WebSockets, too, and those that list page by page.
+// Clients that are no informers lose no event when the server restarts. Some go on by the last
+// resourceVersion, over WebSockets, too. Others list page by page.
 func TestClientsAcrossARestart(t *testing.T) {
 	framework.Long(t, "a server restarts")
 	t.Parallel()

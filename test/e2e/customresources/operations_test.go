@@ -210,7 +210,7 @@ resources:
 	require.NoError(t, err)
 }
 
-// Each check of the server has a name of its own, and so has the server in its documents: the path
+// Each check of the server has a name of its own, and so has the server in its documents. The path
 // of a check that was registered twice told nothing of the caches.
 func TestNames(t *testing.T) {
 	t.Parallel()

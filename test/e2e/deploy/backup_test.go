@@ -30,8 +30,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// TestBackupComponents starts a backup of each kind, whose pod is admitted, and looks whether
-// it saves what the server stores: where that is, they must agree on.
+// TestBackupComponents starts a backup of each kind, whose pod is admitted. It looks whether
+// the backup saves what the server stores. Both must agree on where that is.
 func TestBackupComponents(t *testing.T) {
 	framework.Long(t, "pods are run")
 	for overlay, component := range map[string]string{"standalone": "components/backup-embedded", "ha": "components/backup-etcd"} {
@@ -160,8 +160,8 @@ func TestComponentsWithoutOthers(t *testing.T) {
 	}
 }
 
-// contents returns a line for each object, and one for each container: its image, and where crd-apiserver's data is,
-// as its variables or a flag say.
+// contents returns a line for each object, and one for each container. The latter has its image, and where
+// crd-apiserver's data is, as its variables or a flag say.
 func contents(t *testing.T, objects []*unstructured.Unstructured) []string {
 	t.Helper()
 	var lines []string

@@ -14,10 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package deploy tests the manifests in artifacts/deploy: that a cluster admits them and
-// gets rid of them again, and that they are right about flags, certificates,
-// permissions, probes and metrics. There is no kubelet; the tests run what is in the
-// pods as processes of this machine, see pods_test.go.
+// Package deploy tests the manifests in artifacts/deploy. A cluster admits them and gets
+// rid of them again. They are right about flags, certificates, permissions, probes and
+// metrics. There is no kubelet; the tests run what is in the pods as processes of this
+// machine, see pods_test.go.
 package deploy
 
 import (

@@ -35,8 +35,9 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// TestWebhookComponent runs the pods of the component, and calls one as kube-apiserver does:
-// trusting nothing but the caBundle of the configurations, and at the path that they name.
+// TestWebhookComponent runs the pods of the component, and calls one as kube-apiserver does.
+// The call trusts nothing but the caBundle of the configurations, and goes to the path that
+// they name.
 func TestWebhookComponent(t *testing.T) {
 	framework.Long(t, "pods are run")
 	install(t, kustomization(t, "overlays/standalone", []string{"components/webhook"}, ""))

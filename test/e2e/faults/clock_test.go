@@ -43,8 +43,8 @@ import (
 const longestJump = 2 * time.Hour
 
 // The kernel lends every process a function that reads the clock, clock_gettime of vdso(7),
-// which Go uses, too. It is replaced, in one process, by this one for amd64: the system call
-// of that name, and for the time of day (clock 0), so many seconds more.
+// which Go uses, too. In one process, this one for amd64 replaces it. It does the system
+// call of that name, and adds so many seconds to the time of day (clock 0).
 //
 //	mov eax, 228; syscall; test eax, eax; jne end; test edi, edi; jne end
 //	mov rcx, [rip+10]; add [rsi], rcx; end: ret; align 8; the seconds

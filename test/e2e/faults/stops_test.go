@@ -51,9 +51,9 @@ const (
 	longestStart = 4 * time.Second
 )
 
-// TestStops ends servers, with an etcd in their process, by SIGTERM at random moments:
-// STOPS=1000 of them, half while they start, and half while they have connections. These
-// are busy, idle, or in a handshake that never ends, or ends too late.
+// TestStops ends servers, with an etcd in their process, by SIGTERM at random moments.
+// STOPS=1000 ends a thousand, half while they start, and half while they have connections.
+// These are busy, idle, or in a handshake that never ends, or ends too late.
 func TestStops(t *testing.T) {
 	framework.Long(t, "servers are stopped again and again")
 	stops := number(t, "STOPS", 8)

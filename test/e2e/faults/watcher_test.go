@@ -34,16 +34,16 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// span is a range of revisions that a watcher has seen without a gap: it began with a list
-// at the first, and knows of everything up to the last.
+// span is a range of revisions that a watcher has seen without a gap. The watcher began
+// with a list at the first, and knows of everything up to the last.
 type span struct {
 	first, last uint64
 	// seen are the names of what changed, by revision.
 	seen map[uint64]string
 }
 
-// watcher keeps a copy of all toppings, as an informer does: it lists, watches, goes on
-// where it was when a watch ends, with any server, and lists again only when it must.
+// watcher keeps a copy of all toppings, as an informer does. It lists and watches. When a
+// watch ends, it goes on where it was, with any server, and lists again only when it must.
 type watcher struct {
 	servers []typed.ToppingInterface
 	random  *rand.Rand

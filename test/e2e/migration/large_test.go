@@ -121,9 +121,9 @@ func TestLargeObjects(t *testing.T) {
 	}
 }
 
-// An integer that kube-apiserver 1.35 takes for the format int32 moves, and the plan names its object: only
-// a change of the integer itself is refused. Its manager goes on to own it. Here, the format comes after the object.
-// The plan names a pizza that the webhook can't convert, too.
+// An integer that kube-apiserver 1.35 takes for the format int32 moves, and the plan names its object. Only a change
+// of the integer itself is refused. Its manager goes on to own it. Here, the format comes after the object. The plan
+// names a pizza that the webhook can't convert, too.
 func TestIntegersBeyondTheirFormat(t *testing.T) {
 	framework.Long(t, "a migration")
 	t.Parallel()

@@ -476,8 +476,8 @@ func every(ctx context.Context, interval time.Duration) bool {
 	}
 }
 
-// write is what one client does, in three writes: it creates an object, or changes one that has
-// been there, changes it again, and deletes every second of its own.
+// write is what one client does, in three writes. It creates an object, or changes one that has
+// been there. It changes that again, and deletes every second of its own.
 func (u *users) write(ctx context.Context) {
 	number := rand.Int64N(1 << 40)
 	key := fmt.Sprintf("%s/written-%d", namespaceOf(int(number)%(manyNamespaces-1)), number)

@@ -174,8 +174,9 @@ func TestRefusedUpdates(t *testing.T) {
 	same()
 }
 
-// Each step of a migration is refused for good once it is no longer a dry run: to freeze writes, to end that,
-// to switch, and to undo that. From each phase the migration goes on or is undone in spite of that.
+// Each step of a migration is refused for good once it is no longer a dry run. The steps are to freeze
+// writes, to end that, to switch, and to undo that. From each phase the migration goes on or is undone in
+// spite of the refusal.
 func TestRefusedSteps(t *testing.T) {
 	framework.Long(t, "TestRefusedFreeze of pkg/migrate is the short one")
 	t.Parallel()

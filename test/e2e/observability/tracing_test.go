@@ -270,17 +270,19 @@ func TestTracingConfigErrors(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "missing.yaml")
 	for name, test := range map[string]struct{ path, want string }{
-		"none":         {missing, "unable to read tracing configuration from \\\"" + missing + "\\\": open " + missing + ": no such file or directory"},
-		"another kind": {cp.Kubeconfig(), "unable to decode tracing configuration data: no kind \\\"Config\\\" is registered for version \\\"v1\\\" in scheme \\\"pkg/runtime/scheme.go:111\\\""},
+		"none":         {missing, "open " + missing},
+		"another kind": {cp.Kubeconfig(), `no kind \"Config\" is registered`},
 		"a sampling rate": {tracingConfig(t, &traceCollector{address: "127.0.0.1:1"}, 1e7),
-			"samplingRatePerMillion: Invalid value: 10000000: sampling rate per million must be less than or equal to one million"},
+			"samplingRatePerMillion: Invalid value: 10000000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			code, output := framework.Execute(t, cp, "apiserver", "--kubeconfig="+cp.Kubeconfig(), "--data-dir="+t.TempDir(), "--tracing-config-file="+test.path)
 			require.Equal(t, 1, code)
-			want := "--tracing-config-file " + test.path + " can't be used: it must hold a TracingConfiguration of apiserver.config.k8s.io: " + test.want + "\"\n"
-			require.True(t, strings.HasSuffix(output, want), "got %s\nwant the end to be %s", output, want)
+			lines := strings.Split(strings.TrimSpace(output), "\n")
+			last := lines[len(lines)-1]
+			require.Contains(t, last, "--tracing-config-file "+test.path+" can't be used: ")
+			require.Contains(t, last, test.want)
 		})
 	}
 }

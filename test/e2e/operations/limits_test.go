@@ -235,9 +235,9 @@ func hold(t *testing.T, config *rest.Config) {
 	require.NoError(t, err)
 }
 
-// The cluster's rules of priority and fairness hold for this server, too: a user with
-// one seat is worked for once at a time, and nobody else is hindered. Watches and
-// streams keep no seat.
+// The cluster's rules of priority and fairness hold for this server, too. A user with one
+// seat is worked for once at a time, and nobody else is hindered. Watches and streams keep
+// no seat.
 func TestPrioritiesOfTheCluster(t *testing.T) {
 	framework.Long(t, "servers are started")
 	t.Parallel()

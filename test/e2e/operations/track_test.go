@@ -158,9 +158,9 @@ func TestTrackWhileEtcdIsAway(t *testing.T) {
 	requireEnd(t, lines)
 }
 
-// A thousand users that follow one pizza, through kube-apiserver as users do, cost
-// what their connections cost: etcd does not notice them, and when they have left
-// nothing of them remains.
+// A thousand users that follow one pizza, through kube-apiserver as users do, cost what
+// their connections cost. etcd does not notice them, and when they have left, nothing of
+// them remains.
 func TestAThousandTracks(t *testing.T) {
 	framework.Long(t, "a thousand clients")
 	const clients, megabyte = 1000, 1 << 20

@@ -219,9 +219,9 @@ func TestEncryptionOfTheEmbeddedEtcd(t *testing.T) {
 	require.Equal(t, recipe, pizzasOf(t, restored)["secret"].Annotations["example.com/recipe"])
 }
 
-// Keys are replaced while two replicas run, as docs/operations/encryption.md describes it: at each
-// step, either can read what the other one writes, although they take it one after the
-// other. A file that can't be used changes nothing.
+// Keys are replaced while two replicas run, as docs/operations/encryption.md describes it. At each
+// step, either can read what the other one writes, although they take it one after the other. A
+// file that can't be used changes nothing.
 func TestEncryptionKeyRotation(t *testing.T) {
 	framework.Long(t, "servers are restarted for each key")
 	t.Parallel()

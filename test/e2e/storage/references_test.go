@@ -53,7 +53,7 @@ func pairs(t *testing.T) int {
 }
 
 // A topping is put on a pizza through one replica, and deleted through another one at the same
-// time: exactly one of the two succeeds, whatever way each is done.
+// time. Exactly one of the two succeeds, whatever way each is done.
 func TestToppingsAreUsedOrDeleted(t *testing.T) {
 	framework.Long(t, "many pairs of requests")
 	t.Parallel()

@@ -14,8 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package definitions imports CustomResourceDefinitions with the kit, and compares what comes of
-// them with the definitions: schemas, and the verdicts of two servers on the same objects.
+// Package definitions imports CustomResourceDefinitions with the kit, and compares the results
+// with the definitions. It compares schemas, and the verdicts of two servers on the same
+// objects.
 package definitions
 
 import (

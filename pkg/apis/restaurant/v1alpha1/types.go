@@ -110,9 +110,9 @@ type PizzaStatus struct {
 	// +k8s:minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty" protobuf:"varint,4,opt,name=observedGeneration"`
 
-	// conditions are the latest observations of the pizza's state: Priced when
-	// cost is the price of the pizza as it is specified, Ready when as many
-	// pizzas are baked as are asked for.
+	// conditions are the latest observations of the pizza's state. Priced is
+	// true when cost is the price of the pizza as it is specified, Ready when
+	// as many pizzas are baked as are asked for.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge

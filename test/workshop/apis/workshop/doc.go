@@ -17,6 +17,6 @@ limitations under the License.
 // +k8s:deepcopy-gen=package
 // +groupName=workshop.example.com
 
-// Package workshop holds the internal types of workshop.example.com, an API group
-// that exists for tests: a small one of each thing that a group can declare.
+// Package workshop holds the internal types of workshop.example.com, an API group that
+// exists for tests. It has a small one of each thing that a group can declare.
 package workshop

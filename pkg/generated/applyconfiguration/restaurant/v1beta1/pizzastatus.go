@@ -40,9 +40,9 @@ type PizzaStatusApplyConfiguration struct {
 	// observedGeneration is the metadata.generation that the cost and the
 	// conditions are about.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// conditions are the latest observations of the pizza's state: Priced when
-	// cost is the price of the pizza as it is specified, Ready when as many
-	// pizzas are baked as are asked for.
+	// conditions are the latest observations of the pizza's state. Priced is
+	// true when cost is the price of the pizza as it is specified, Ready when
+	// as many pizzas are baked as are asked for.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
