@@ -90,11 +90,13 @@ type options struct {
 	port     int32
 	caFile   string
 	format   string
-	kubeEtcd kubeEtcd
-	back     bool
-	dryRun   bool
-	raise    bool
-	discard  bool
+	kubeEtcd tool.Etcd
+	// kubePrefix begins the keys in that etcd.
+	kubePrefix string
+	back       bool
+	dryRun     bool
+	raise      bool
+	discard    bool
 }
 
 func newCommand(name string, base *apiserver.Base, groups []registry.Group, use, short, long string, do func(*cobra.Command, *options, *migrate.Migration) error) *cobra.Command {
@@ -141,7 +143,10 @@ func newCommand(name string, base *apiserver.Base, groups []registry.Group, use,
 		own.BoolVar(&o.dryRun, "dry-run", false, "Say what would be deleted, and whether that is possible; change nothing.")
 	}
 	if use == "plan" || use == "back" || use == "finish" {
-		o.kubeEtcd.addFlags(own)
+		o.kubeEtcd.AddFlags(own, "kube-etcd-",
+			"Addresses of kube-apiserver's etcd, such as https://10.0.0.1:2379. With it all objects keep their UIDs on the way back; otherwise kube-apiserver gives new ones to those that were created since.",
+			"Certificate authority of kube-apiserver's etcd.", "Client certificate for kube-apiserver's etcd.", "Key of that certificate.")
+		own.StringVar(&o.kubePrefix, "kube-etcd-prefix", "/registry", "Prefix of the keys in kube-apiserver's etcd, as in its flag --etcd-prefix.")
 		own.BoolVar(&o.discard, "discard-written", false, ""+
 			"Give up what was written to kube-apiserver's copies past the server. Otherwise it keeps objects from moving back, and copies from being deleted.")
 	}
@@ -200,11 +205,11 @@ func (o *options) migration(ctx context.Context, completed apiserver.CompletedOp
 	if config.Etcd, err = completed.NewEtcdClient(completed.Etcd.StorageConfig.Transport.ServerList...); err != nil {
 		return nil, nil, err
 	}
-	if config.KubeEtcd, err = o.kubeEtcd.client(); err != nil {
+	if config.KubeEtcd, err = o.kubeEtcd.Client(); err != nil {
 		_ = config.Etcd.Close()
 		return nil, nil, err
 	}
-	config.KubePrefix = path.Join("/", o.kubeEtcd.prefix)
+	config.KubePrefix = path.Join("/", o.kubePrefix)
 	closeEtcd = func() {
 		_ = config.Etcd.Close()
 		if config.KubeEtcd != nil {

@@ -63,7 +63,7 @@ func newSaveCommand(dir string) *cobra.Command {
 	var (
 		format   string
 		keep     int
-		external external
+		external tool.Etcd
 	)
 	cmd := &cobra.Command{
 		Use:   "save FILE|DIRECTORY",
@@ -72,7 +72,7 @@ func newSaveCommand(dir string) *cobra.Command {
 			"The file is as confidential as the objects in it. In a directory it is named after the time. The name - means standard output.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			save, err := saver(dir, format, external)
+			save, err := saver(dir, format, &external)
 			if err != nil {
 				return err
 			}
@@ -100,15 +100,23 @@ func newSaveCommand(dir string) *cobra.Command {
 	}
 	addDataDir(cmd, &dir, "Directory of the server whose embedded etcd is saved.")
 	cmd.Flags().IntVar(&keep, "keep", 0, "How many snapshots a directory keeps; older ones are deleted as soon as a new one is complete. 0 keeps all.")
-	external.addFlags(cmd)
+	external.AddFlags(cmd.Flags(), "etcd-", "Addresses of an external etcd that is saved instead of the embedded one.",
+		"File with the certificate authorities that are trusted for it.", "File with the certificate for it.", "File with the key of that certificate.")
 	tool.AddFormat(cmd, &format)
 	return cmd
 }
 
 // saver returns a function that saves the embedded etcd, or the external one if there is one.
-func saver(dir, format string, external external) (func(context.Context, io.Writer, etcd.Progress) error, error) {
-	if len(external.servers) > 0 {
-		return external.save, tool.CheckFormat(format)
+func saver(dir, format string, external *tool.Etcd) (func(context.Context, io.Writer, etcd.Progress) error, error) {
+	if len(external.Servers) > 0 {
+		return func(ctx context.Context, out io.Writer, progress etcd.Progress) error {
+			client, err := external.Client()
+			if err != nil {
+				return err
+			}
+			defer func() { _ = client.Close() }()
+			return etcd.SaveFrom(ctx, client, out, progress)
+		}, tool.CheckFormat(format)
 	}
 	config, err := snapshotConfig(dir, format)
 	return config.Save, err

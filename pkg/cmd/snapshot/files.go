@@ -20,13 +20,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/spf13/cobra"
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -114,35 +111,4 @@ func try(ctx context.Context, file, dir string, want etcd.Snapshot) (err error) 
 		return fmt.Errorf("the restored etcd has %d keys, and not %d", all.Count, want.Keys)
 	}
 	return nil
-}
-
-// external is an etcd that does not run in the server.
-type external struct {
-	servers []string
-	files   transport.TLSInfo
-}
-
-func (e *external) addFlags(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringSliceVar(&e.servers, "etcd-servers", nil, "Addresses of an external etcd that is saved instead of the embedded one.")
-	flags.StringVar(&e.files.TrustedCAFile, "etcd-cafile", "", "File with the certificate authorities that are trusted for it.")
-	flags.StringVar(&e.files.CertFile, "etcd-certfile", "", "File with the certificate for it.")
-	flags.StringVar(&e.files.KeyFile, "etcd-keyfile", "", "File with the key of that certificate.")
-}
-
-func (e *external) save(ctx context.Context, out io.Writer, progress etcd.Progress) error {
-	config := clientv3.Config{Endpoints: e.servers, Logger: zap.NewNop()}
-	if !e.files.Empty() || e.files.TrustedCAFile != "" {
-		tlsConfig, err := e.files.ClientConfig()
-		if err != nil {
-			return fmt.Errorf("--etcd-cafile, --etcd-certfile or --etcd-keyfile can't be used: %w", err)
-		}
-		config.TLS = tlsConfig
-	}
-	client, err := clientv3.New(config)
-	if err != nil {
-		return fmt.Errorf("--etcd-servers can't be used: %w", err)
-	}
-	defer func() { _ = client.Close() }()
-	return etcd.SaveFrom(ctx, client, out, progress)
 }

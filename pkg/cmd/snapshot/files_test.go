@@ -30,6 +30,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	tool "restaurant.programming-kubernetes.info/apiserver/pkg/cmd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
@@ -100,9 +101,12 @@ func TestTrial(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "snapshot")
-	from := &external{servers: []string{config.Endpoint()}}
+	save, err := saver("", "", &tool.Etcd{Servers: []string{config.Endpoint()}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var content bytes.Buffer
-	if err := from.save(t.Context(), &content, func(int64, int64) {}); err != nil {
+	if err := save(t.Context(), &content, func(int64, int64) {}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, content.Bytes(), 0o600); err != nil {
