@@ -73,23 +73,13 @@ func arguments(of string) func(*ast.File) (list, error) {
 	}
 }
 
-// elements finds the elements of the first composite literal in a function.
+// elements finds the elements of the literal that a function returns.
 func elements(function string) func(*ast.File) (list, error) {
-	return func(file *ast.File) (found list, err error) {
-		err = fmt.Errorf("no function %s with a list was found", function)
-		for _, declaration := range file.Decls {
-			f, ok := declaration.(*ast.FuncDecl)
-			if !ok || f.Name.Name != function {
-				continue
-			}
-			ast.Inspect(f, func(node ast.Node) bool {
-				if literal, ok := node.(*ast.CompositeLit); ok && err != nil {
-					found, err = list{literal.Elts, literal.Lbrace, literal.Rbrace}, nil
-				}
-				return err != nil
-			})
+	return func(file *ast.File) (list, error) {
+		if found := literal(file, function); found != nil {
+			return list{found.Elts, found.Lbrace, found.Rbrace}, nil
 		}
-		return found, err
+		return list{}, fmt.Errorf("no function %s with a list was found", function)
 	}
 }
 

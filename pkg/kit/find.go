@@ -57,16 +57,6 @@ func valueOf(literal *ast.CompositeLit, field string) ast.Expr {
 	return nil
 }
 
-// addField adds a field to the literal that a function returns.
-func (s *source) addField(function, field string) error {
-	return s.add(func(file *ast.File) (list, error) {
-		if found := literal(file, function); found != nil {
-			return list{found.Elts, found.Lbrace, found.Rbrace}, nil
-		}
-		return list{}, fmt.Errorf("the function %s has no literal", function)
-	}, field, nil)
-}
-
 // addToField adds an element to a field of a literal, and adds the field if necessary. A map
 // keeps the element that it has for a key.
 func (s *source) addToField(function, field, ofType, element string) error {
@@ -80,7 +70,7 @@ func (s *source) addToField(function, field, ofType, element string) error {
 	}
 	value := valueOf(found, field)
 	if value == nil {
-		return s.addField(function, fmt.Sprintf("%s: %s{\n%s,\n}", field, ofType, element))
+		return s.add(elements(function), fmt.Sprintf("%s: %s{\n%s,\n}", field, ofType, element), nil)
 	}
 	values, ok := value.(*ast.CompositeLit)
 	if !ok {

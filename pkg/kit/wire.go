@@ -105,7 +105,7 @@ func (m *module) wireController() error {
 		if err := m.renderOnce("runtime", &m.data); err != nil {
 			return err
 		}
-		if err := m.edit(file, editGo(func(s *source) error { return s.addField("Group", "Runtime: connect") })); err != nil {
+		if err := m.edit(file, editGo(func(s *source) error { return s.add(elements("Group"), "Runtime: connect", nil) })); err != nil {
 			return err
 		}
 	}
