@@ -258,40 +258,34 @@ func (m *module) writeVersion(version string, types func() error) error {
 // addToLists adds the kind to the lists of all kinds, and the group to the server.
 func (m *module) addToLists() error {
 	kind := string(m.Kind.Name)
-	groups := "pkg/groups/" + m.Group.Package
-	var fuzzers []string
-	if m.Imported == nil {
-		fuzzers = []string{m.Kind.Name.Lower() + "Spec"}
+	if err := m.edit(m.apis+"/"+m.Group.Package+"/register.go", editGo(
+		func(s *source) error { return s.add(arguments("AddKnownTypes"), "&"+kind+"{}", nil) },
+		func(s *source) error { return s.add(arguments("AddKnownTypes"), "&"+kind+"List{}", nil) },
+	)); err != nil {
+		return err
 	}
-	for _, list := range []struct {
-		file  string
-		steps []func(*source) error
-	}{
-		{m.apis + "/" + m.Group.Package + "/register.go", []func(*source) error{
-			func(s *source) error { return s.add(arguments("AddKnownTypes"), "&"+kind+"{}", nil) },
-			func(s *source) error { return s.add(arguments("AddKnownTypes"), "&"+kind+"List{}", nil) },
-		}},
-		{m.apis + "/" + m.Group.Package + "/fuzzer/fuzzer.go", []func(*source) error{
-			func(s *source) error {
-				for _, fuzzer := range fuzzers {
-					if err := s.add(elements("Funcs"), fuzzer, nil); err != nil {
-						return err
-					}
-				}
-				return nil
-			},
-		}},
-		{"pkg/registry/" + m.Group.Package + "/kinds.go", []func(*source) error{
-			func(s *source) error { return s.add(elements("Kinds"), kind+"()", nil) },
-		}},
-		{"cmd/apiserver/main.go", []func(*source) error{
-			func(s *source) error { return s.use("", m.packagePath(groups)) },
-			func(s *source) error { return s.add(arguments("NewCommand"), m.Group.Package+".Group()", nil) },
-		}},
-	} {
-		if err := m.edit(list.file, editGo(list.steps...)); err != nil {
+	if m.Imported == nil {
+		if err := m.edit(m.apis+"/"+m.Group.Package+"/fuzzer/fuzzer.go", editGo(
+			func(s *source) error { return s.add(elements("Funcs"), m.Kind.Name.Lower()+"Spec", nil) },
+		)); err != nil {
 			return err
 		}
 	}
-	return m.edit(base+"kustomization.yaml", addLine("resources", m.Roles()+".yaml"))
+	if err := m.edit("cmd/apiserver/main.go", editGo(
+		func(s *source) error { return s.use("", m.packagePath("pkg/groups/"+m.Group.Package)) },
+		func(s *source) error { return s.add(arguments("NewCommand"), m.Group.Package+".Group()", nil) },
+	)); err != nil {
+		return err
+	}
+	return m.listKind()
+}
+
+// listKind adds the kind to those of the group, and its roles to the manifests.
+func (m *module) listKind() error {
+	if err := m.edit("pkg/registry/"+m.Group.Package+"/kinds.go", editGo(
+		func(s *source) error { return s.add(elements("Kinds"), string(m.Kind.Name)+"()", nil) },
+	)); err != nil {
+		return err
+	}
+	return m.wireRole()
 }

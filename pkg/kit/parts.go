@@ -63,7 +63,7 @@ func parts() map[string]part {
 			todo: "Say in a line what there is to know, in pkg/registry/%[1]s/%[2]s.go",
 		},
 		"review": {
-			versioned: true, wire: (*module).wireReview,
+			versioned: true, wire: (*module).listKind,
 			todo: "Say what is asked in pkg/apis/%[1]s/%[2]s_types.go and in each version, then: make generate. Answer it in pkg/registry/%[1]s/%[2]s.go",
 		},
 		"plugin": {

@@ -61,15 +61,6 @@ func (m *module) wireAction() error {
 	return m.wireSubresource()
 }
 
-func (m *module) wireReview() error {
-	if err := m.edit("pkg/registry/"+m.Group.Package+"/kinds.go", editGo(
-		func(s *source) error { return s.add(elements("Kinds"), string(m.Kind.Name)+"()", nil) },
-	)); err != nil {
-		return err
-	}
-	return m.wireRole()
-}
-
 func (m *module) wirePlugin() error {
 	file, err := m.fileWith("pkg/groups/"+m.Group.Package, "Group")
 	if err != nil {
