@@ -177,17 +177,8 @@ func (w *writer) ahead(ctx context.Context) (todo []string, err error) {
 	return todo, nil
 }
 
-// RefreshFiles rewrites the unchanged files that Init has written, and writes those that are new in this version. A
+// refreshFiles rewrites the unchanged files that Init has written, and writes those that are new in this version. A
 // changed file is left alone, and named if this version would write it differently.
-func RefreshFiles(ctx context.Context, dir string) (result *Result, err error) {
-	m, err := openServer(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = m.takeBack(err) }()
-	return &m.Result, m.refreshFiles()
-}
-
 func (m *module) refreshFiles() error {
 	if err := m.readNamespace(); err != nil {
 		return err
