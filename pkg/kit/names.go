@@ -179,24 +179,53 @@ type Name string
 func (n Name) File() string { return strings.ToLower(string(n)) }
 
 // Words returns the name for sentences: "http route".
-func (n Name) Words() string { return words(string(n)) }
+func (n Name) Words() string {
+	var b strings.Builder
+	runes := []rune(n)
+	for i, r := range runes {
+		if i > 0 && unicode.IsUpper(r) && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])) {
+			b.WriteByte(' ')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
 
 // AWords returns the name for sentences, with an article.
 func (n Name) AWords() string { return withArticle(n.Words()) }
 
+// withArticle returns a word with "a" or "an" before it.
+func withArticle(word string) string {
+	if strings.ContainsRune("aeiou", rune(word[0])) {
+		return "an " + word
+	}
+	return "a " + word
+}
+
 // Lower returns the beginning of a function's name: httpRoute.
-func (n Name) Lower() string { return lowerFirst(string(n)) }
+func (n Name) Lower() string {
+	runes := []rune(n)
+	for i := range runes {
+		if i > 0 && i+1 < len(runes) && unicode.IsLower(runes[i+1]) {
+			break
+		}
+		runes[i] = unicode.ToLower(runes[i])
+	}
+	return string(runes)
+}
 
 // Var returns a name for a variable, or a function, in a package that imports a group's package.
-func (n Name) Var(group string) string { return variable(string(n), group) }
+func (n Name) Var(group string) string {
+	name := n.Lower()
+	if token.IsKeyword(name) || namesInCode()[name] || name == group {
+		return name + "Object"
+	}
+	return name
+}
 
 // GoPlural returns the plural in the names of generated clients.
-func (n Name) GoPlural() string { return pluralKind(string(n)) }
-
-// Plural returns the default plural in paths.
-func (n Name) Plural() string { return strings.ToLower(n.GoPlural()) }
-
-func pluralKind(kind string) string {
+func (n Name) GoPlural() string {
+	kind := string(n)
 	last, before := kind[len(kind)-1], byte(' ')
 	if len(kind) > 1 {
 		before = kind[len(kind)-2]
@@ -215,47 +244,8 @@ func pluralKind(kind string) string {
 	}
 }
 
-// lowerFirst returns the kind as the name of a variable: httpRoute for HTTPRoute.
-func lowerFirst(kind string) string {
-	runes := []rune(kind)
-	for i := range runes {
-		if i > 0 && i+1 < len(runes) && unicode.IsLower(runes[i+1]) {
-			break
-		}
-		runes[i] = unicode.ToLower(runes[i])
-	}
-	return string(runes)
-}
-
-// words returns the kind for sentences: "http route".
-func words(kind string) string {
-	var b strings.Builder
-	runes := []rune(kind)
-	for i, r := range runes {
-		if i > 0 && unicode.IsUpper(r) && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])) {
-			b.WriteByte(' ')
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
-}
-
-// withArticle returns a word with "a" or "an" before it.
-func withArticle(word string) string {
-	if strings.ContainsRune("aeiou", rune(word[0])) {
-		return "an " + word
-	}
-	return "a " + word
-}
-
-// variable returns a name for a variable with an object of the kind.
-func variable(kind, group string) string {
-	name := lowerFirst(kind)
-	if token.IsKeyword(name) || namesInCode()[name] || name == group {
-		return name + "Object"
-	}
-	return name
-}
+// Plural returns the default plural in paths.
+func (n Name) Plural() string { return strings.ToLower(n.GoPlural()) }
 
 // title returns the name of a group for sentences.
 func title(name string) string { return strings.ToUpper(name[:1]) + name[1:] }
