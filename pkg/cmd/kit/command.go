@@ -131,10 +131,7 @@ users. The kind has one field to begin with, spec.description. Then it generates
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.Name, options.Namespaced, options.NoClients, options.NoProtobuf = kit.Name(args[0]), namespaced, !clients, !protobuf
 			result, err := kit.CreateKind(cmd.Context(), target, options)
-			if err != nil {
-				return err
-			}
-			return generateAndFinish(cmd, result, generate)
+			return generateAndFinish(cmd, result, generate, err)
 		},
 	}
 	flags := cmd.Flags()
@@ -165,10 +162,7 @@ them afterwards; "kit generate" says which conversions have to be written.`,
 		Args:    exactly("version"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			result, err := kit.CreateVersion(cmd.Context(), target, args[0], kit.Name(kind))
-			if err != nil {
-				return err
-			}
-			return generateAndFinish(cmd, result, generate)
+			return generateAndFinish(cmd, result, generate, err)
 		},
 	}
 	cmd.Flags().StringVar(&kind, "kind", "", "The kind.")
@@ -284,13 +278,13 @@ func exactly(what string) cobra.PositionalArgs {
 	}
 }
 
-func generateAndFinish(cmd *cobra.Command, result *kit.Result, generate bool) error {
-	if generate {
+func generateAndFinish(cmd *cobra.Command, result *kit.Result, generate bool, err error) error {
+	if err == nil && generate {
 		if err := result.Generate(cmd.Context(), cmd.ErrOrStderr()); err != nil {
 			return fmt.Errorf("%w\nNothing has been written. Repair this first, or pass --generate=false and repair it afterwards", err)
 		}
 	}
-	return finish(cmd, result, nil)
+	return finish(cmd, result, err)
 }
 
 func finish(cmd *cobra.Command, result *kit.Result, err error) error {

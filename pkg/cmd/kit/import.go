@@ -60,10 +60,7 @@ written.`,
 			options.Files, options.NoClients = args, !clients
 			options.Report = func(finding string) { fmt.Fprintln(cmd.ErrOrStderr(), "differs from the definition: "+finding) }
 			result, err := kit.ImportCRD(cmd.Context(), dir, options)
-			if err != nil {
-				return err
-			}
-			return generateAndFinish(cmd, result, generate)
+			return generateAndFinish(cmd, result, generate, err)
 		},
 	}
 	cmd.Flags().StringSliceVar(&options.Versions, "versions", nil, "Versions to import, separated by commas. (default all that are served)")

@@ -85,10 +85,7 @@ func newCreatePart(part part) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.Name = kit.Name(args[0])
 			result, err := kit.CreatePart(cmd.Context(), target, options)
-			if err != nil {
-				return err
-			}
-			return generateAndFinish(cmd, result, generate)
+			return generateAndFinish(cmd, result, generate, err)
 		},
 	}
 	flags := cmd.Flags()
