@@ -87,11 +87,11 @@ type statement struct {
 func run(out io.Writer, parameters parameters, commit, builder string, files []string) error {
 	s := statement{Type: "https://in-toto.io/Statement/v1", PredicateType: "https://slsa.dev/provenance/v1"}
 	for _, file := range files {
-		sum, err := checksum(file)
+		content, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		s.Subject = append(s.Subject, descriptor{Name: filepath.Base(file), Digest: map[string]string{"sha256": sum}})
+		s.Subject = append(s.Subject, descriptor{Name: filepath.Base(file), Digest: map[string]string{"sha256": fmt.Sprintf("%x", sha256.Sum256(content))}})
 	}
 	s.Predicate.BuildDefinition.BuildType = source + "/blob/" + parameters.Version + "/docs/making-releases.md"
 	s.Predicate.BuildDefinition.ExternalParameters = parameters
@@ -104,17 +104,4 @@ func run(out io.Writer, parameters parameters, commit, builder string, files []s
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(s)
-}
-
-func checksum(file string) (string, error) {
-	content, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer content.Close()
-	hash := sha256.New()
-	if _, err := io.Copy(hash, content); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%x", hash.Sum(nil)), nil
 }
