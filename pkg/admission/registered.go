@@ -18,6 +18,8 @@ package admission
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -113,4 +115,18 @@ func rulesOf(matches *admissionregistrationv1.MatchResources) (rules []admission
 		rules = append(rules, rule.RuleWithOperations)
 	}
 	return rules
+}
+
+// Concern tells whether rules are about some resource of a group. The function tells
+// whether a resource is one of those that matter.
+func Concern(rules []admissionregistrationv1.RuleWithOperations, group string, has func(resource string) bool) bool {
+	return slices.ContainsFunc(rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
+		if !slices.Contains(rule.APIGroups, group) && !slices.Contains(rule.APIGroups, "*") {
+			return false
+		}
+		return slices.ContainsFunc(rule.Resources, func(resource string) bool {
+			resource, _, _ = strings.Cut(resource, "/") // Subresources count as their resource.
+			return resource == "*" || has(resource)
+		})
+	})
 }

@@ -216,27 +216,17 @@ func (e *examination) connect(ctx context.Context, network egressselector.Egress
 
 // concerns tells whether rules are about resources of the groups.
 func (e *examination) concerns(rules []admissionregistrationv1.RuleWithOperations) bool {
-	return slices.ContainsFunc(rules, func(rule admissionregistrationv1.RuleWithOperations) bool { return e.matches(rule.Rule) })
+	for group, resources := range e.resources {
+		if admission.Concern(rules, group, func(resource string) bool { return slices.Contains(resources, resource) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // isAbout tells whether a rule names one of the groups, rather than all groups.
 func (e *examination) isAbout(rule admissionregistrationv1.RuleWithOperations) bool {
-	return !slices.Contains(rule.APIGroups, "*") && e.matches(rule.Rule)
-}
-
-// matches tells whether a rule is for resources of the groups.
-func (e *examination) matches(rule admissionregistrationv1.Rule) bool {
-	for group, resources := range e.resources {
-		if !slices.Contains(rule.APIGroups, group) && !slices.Contains(rule.APIGroups, "*") {
-			continue
-		}
-		for _, pattern := range rule.Resources {
-			if name, _, _ := strings.Cut(pattern, "/"); name == "*" || slices.Contains(resources, name) {
-				return true
-			}
-		}
-	}
-	return false
+	return !slices.Contains(rule.APIGroups, "*") && e.concerns([]admissionregistrationv1.RuleWithOperations{rule})
 }
 
 // checkPolicies checks that the server can read the parameters of the policies for the groups'

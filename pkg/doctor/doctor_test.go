@@ -451,7 +451,7 @@ func TestRenewalDue(t *testing.T) {
 	}
 }
 
-func TestMatches(t *testing.T) {
+func TestConcerns(t *testing.T) {
 	e := &examination{registration: registration{resources: map[string][]string{"example.com": {"things", "things/status"}}}}
 	for name, test := range map[string]struct {
 		group, resource string
@@ -468,7 +468,7 @@ func TestMatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rule := admissionregistrationv1.Rule{APIGroups: []string{test.group}, APIVersions: []string{"*"}, Resources: []string{test.resource}}
-			require.Equal(t, test.want, e.matches(rule))
+			require.Equal(t, test.want, e.concerns([]admissionregistrationv1.RuleWithOperations{{Rule: rule}}))
 		})
 	}
 }

@@ -36,6 +36,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
@@ -155,7 +156,7 @@ func (s *session) longestWrite(ctx context.Context) (longest time.Duration, err 
 	}
 	for _, configuration := range configurations.Items {
 		for _, webhook := range configuration.Webhooks {
-			if s.matches(webhook.Rules, resources) && webhook.TimeoutSeconds != nil {
+			if admission.Concern(webhook.Rules, s.config.Group, resources.Has) && webhook.TimeoutSeconds != nil {
 				longest = max(longest, time.Duration(*webhook.TimeoutSeconds)*time.Second)
 			}
 		}

@@ -26,7 +26,6 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -131,7 +130,7 @@ func (p *plan) checkAdmission(ctx context.Context, found []definition) error {
 	}
 	var names []string
 	for _, webhook := range webhooks {
-		if p.matches(webhook.Rules, resources) {
+		if admission.Concern(webhook.Rules, p.config.Group, resources.Has) {
 			names = append(names, webhook.Name)
 		}
 	}
@@ -145,7 +144,7 @@ func (p *plan) checkAdmission(ctx context.Context, found []definition) error {
 	names = nil
 	fix := ""
 	for _, policy := range policies {
-		if !p.matches(policy.Rules, resources) {
+		if !admission.Concern(policy.Rules, p.config.Group, resources.Has) {
 			continue
 		}
 		name := policy.Name
@@ -180,19 +179,6 @@ func (p *plan) checkQuotas(ctx context.Context, resources sets.Set[string], fix,
 		p.notice(Quotas, fix, "%s: %s", cause, strings.Join(quotas, ", "))
 	}
 	return nil
-}
-
-// matches tells whether rules are about some of these resources of the group.
-func (m *Migration) matches(rules []admissionregistrationv1.RuleWithOperations, resources sets.Set[string]) bool {
-	return slices.ContainsFunc(rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
-		if !slices.Contains(rule.APIGroups, m.config.Group) && !slices.Contains(rule.APIGroups, "*") {
-			return false
-		}
-		return slices.ContainsFunc(rule.Resources, func(resource string) bool {
-			resource, _, _ = strings.Cut(resource, "/")
-			return resource == "*" || resources.Has(resource)
-		})
-	})
 }
 
 // checkWatches reports how many clients watch. They have to list again when the objects have moved.
