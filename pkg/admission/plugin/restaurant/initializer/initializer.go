@@ -21,6 +21,7 @@ package initializer
 import (
 	"k8s.io/apiserver/pkg/admission"
 
+	genericadmission "restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	clients "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/groups/restaurant/lookup"
 )
@@ -28,23 +29,13 @@ import (
 // WantsRestaurant is a plugin that reads pizzas or toppings. ValidateInitialization
 // must fail if SetRestaurant has not been called.
 type WantsRestaurant interface {
-	SetRestaurant(*lookup.Toppings, clients.PizzasGetter)
+	admission.Interface
 	admission.InitializationValidator
-}
-
-type initializer struct {
-	toppings *lookup.Toppings
-	pizzas   clients.PizzasGetter
+	SetRestaurant(*lookup.Toppings, clients.PizzasGetter)
 }
 
 // New returns an initializer of plugins that implement WantsRestaurant. The client
 // reads pizzas without a cache.
 func New(toppings *lookup.Toppings, pizzas clients.PizzasGetter) admission.PluginInitializer {
-	return initializer{toppings, pizzas}
-}
-
-func (i initializer) Initialize(plugin admission.Interface) {
-	if wants, ok := plugin.(WantsRestaurant); ok {
-		wants.SetRestaurant(i.toppings, i.pizzas)
-	}
+	return genericadmission.InitializerFor(func(plugin WantsRestaurant) { plugin.SetRestaurant(toppings, pizzas) })
 }
