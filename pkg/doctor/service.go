@@ -261,18 +261,6 @@ func clusterAddress(service *corev1.Service, port corev1.ServicePort, forbidden 
 	return nil, forbidden
 }
 
-// pods returns the pods that a Service selects.
-func (e *examination) pods(ctx context.Context, service *corev1.Service) ([]corev1.Pod, error) {
-	if len(service.Spec.Selector) == 0 {
-		return nil, nil
-	}
-	list, err := e.kube.CoreV1().Pods(service.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set(service.Spec.Selector).String()})
-	if err != nil {
-		return nil, err
-	}
-	return list.Items, nil
-}
-
 func hasPort(pod corev1.Pod, name string) bool {
 	return slices.ContainsFunc(portsOf(pod), func(port corev1.ContainerPort) bool { return port.Name == name })
 }

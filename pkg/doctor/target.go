@@ -190,8 +190,12 @@ func (e *examination) look(ctx context.Context, b backend) (found behind, err er
 	if found.service, err = e.service(ctx, b); err != nil || found.service == nil {
 		return found, err
 	}
-	if found.pods, err = e.pods(ctx, found.service); err != nil {
-		return found, err
+	if selector := found.service.Spec.Selector; len(selector) > 0 {
+		pods, err := e.kube.CoreV1().Pods(b.namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set(selector).String()})
+		if err != nil {
+			return found, err
+		}
+		found.pods = pods.Items
 	}
 	list, err := e.kube.AppsV1().Deployments(b.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
