@@ -335,7 +335,7 @@ func (r *report) add(e event) {
 		case e.Test == "":
 			r.closePackage(e)
 		case e.Action == "fail":
-			e.Output, e.all = lastLogged(r.outputOf(e)), r.endOf(e)
+			e.Output, e.all = lastLogged(r.outputOf(e, false)), r.endOf(e)
 			r.failed = append(r.failed, e)
 		case e.Action == "skip":
 			r.skip(e)
@@ -366,26 +366,20 @@ func (r *report) nameFailed() {
 	}
 }
 
-// outputOf returns a test's output.
-func (r *report) outputOf(test event) string {
+// outputOf returns a test's output. That of subtests that have not passed is part of it on request.
+func (r *report) outputOf(test event, subtests bool) string {
 	var output strings.Builder
 	for _, e := range r.output[test.Package] {
-		if e.Test == test.Test {
+		if e.Test == test.Test || subtests && strings.HasPrefix(e.Test, test.Test+"/") {
 			output.WriteString(e.Output)
 		}
 	}
 	return output.String()
 }
 
-// endOf returns the end of the output of a test. That of subtests that have not passed is part of it.
+// endOf returns the end of the output of a test and its subtests.
 func (r *report) endOf(test event) string {
-	var output strings.Builder
-	for _, e := range r.output[test.Package] {
-		if e.Test == test.Test || strings.HasPrefix(e.Test, test.Test+"/") {
-			output.WriteString(e.Output)
-		}
-	}
-	all := output.String()
+	all := r.outputOf(test, true)
 	if len(all) > mostOutput {
 		end := all[len(all)-mostOutput:]
 		if _, whole, _ := strings.Cut(end, "\n"); whole != "" {
@@ -398,7 +392,7 @@ func (r *report) endOf(test event) string {
 
 // take removes a test's output and returns it.
 func (r *report) take(test event) string {
-	taken := r.outputOf(test)
+	taken := r.outputOf(test, false)
 	r.output[test.Package] = slices.DeleteFunc(r.output[test.Package], func(e event) bool { return e.Test == test.Test })
 	return taken
 }
