@@ -71,14 +71,6 @@ func (c Change) in(object *unstructured.Unstructured) bool {
 // New returns a copy of the object without a name.
 func (e *Example) New() *unstructured.Unstructured { return e.object.DeepCopy() }
 
-// Change sets the value of the first change in the object.
-func (e *Example) Change(object *unstructured.Unstructured) error {
-	if len(e.Changes) == 0 {
-		return errors.New("no field is known to have another valid value: a second example of the kind shows one")
-	}
-	return unstructured.SetNestedField(object.Object, e.Changes[0].Value, e.Changes[0].Path...)
-}
-
 // example returns an object that the API accepts. It is a given one, or made from the schema and
 // corrected after refusals. Its changes are the differences between two given examples, and other
 // values of the schema. The API accepts all of them.

@@ -140,7 +140,11 @@ func (p *Probe) AtOnce(count int, request func(int) Request) []Answer {
 
 // Change gives an object a valid change, and ends the check if none is known.
 func (p *Probe) Change(object *unstructured.Unstructured) {
-	if err := p.Example.Change(object); err != nil {
+	if len(p.Example.Changes) == 0 {
+		p.NotOffered("no field is known to have another valid value: a second example of the kind shows one")
+	}
+	change := p.Example.Changes[0]
+	if err := unstructured.SetNestedField(object.Object, change.Value, change.Path...); err != nil {
 		p.NotOffered("%v", err)
 	}
 }
