@@ -19,6 +19,7 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -70,7 +71,7 @@ type Drain struct {
 
 	mu sync.Mutex
 	// listener is nil before there is one.
-	listener *leavingListener
+	listener *drainedListener
 	closed   bool
 	// connections are those that are open, by the address of the client.
 	connections map[string]*drainedConn
@@ -92,8 +93,8 @@ func NewDrain(streams int, bounds limits.Bounds) *Drain {
 func (d *Drain) Listener(listener net.Listener) net.Listener {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.listener = newLeavingListener(listener)
-	return &drainedListener{leavingListener: d.listener, drain: d, introduced: make(chan struct{})}
+	d.listener = &drainedListener{Listener: listener, drain: d, closed: make(chan struct{}), introduced: make(chan struct{})}
+	return d.listener
 }
 
 // Start drains the server when the context ends. The listener is closed after the server's delay.
@@ -215,7 +216,7 @@ func (d *Drain) Leave() {
 		return
 	}
 	d.closed = true
-	d.listener.Leave()
+	_ = d.listener.Listener.Close()
 	for _, conn := range d.connections {
 		// A client that has just connected would have to connect again for its first
 		// request, to a server that no longer listens.
@@ -258,15 +259,19 @@ func (d *Drain) sweep() bool {
 const introduction = "pipe"
 
 type drainedListener struct {
-	*leavingListener
+	net.Listener
 	drain *Drain
-	first sync.Once
+	// closed is closed by Close, which may come after the Drain has closed the listener.
+	closed  chan struct{}
+	closing sync.Once
+	first   sync.Once
 	// introduced is closed when the first connection has ended, with its error.
 	introduced chan struct{}
 	err        error
 }
 
-// Accept returns the next connection.
+// Accept returns the next connection, and an error once Close is called. The library's server
+// panics if one comes earlier.
 func (l *drainedListener) Accept() (conn net.Conn, err error) {
 	l.first.Do(func() { conn = l.introduce() })
 	if conn != nil {
@@ -275,7 +280,10 @@ func (l *drainedListener) Accept() (conn net.Conn, err error) {
 	if <-l.introduced; l.err != nil {
 		return nil, fmt.Errorf("the server could not talk to itself, and would serve without its bounds: %w", l.err)
 	}
-	conn, err = l.leavingListener.Accept()
+	conn, err = l.Listener.Accept()
+	if errors.Is(err, net.ErrClosed) {
+		<-l.closed
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -305,7 +313,8 @@ func (l *drainedListener) introduce() net.Conn {
 // Close closes the listener, and begins to close its connections.
 func (l *drainedListener) Close() error {
 	l.drain.Leave()
-	return l.leavingListener.Close()
+	l.closing.Do(func() { close(l.closed) })
+	return nil
 }
 
 type drainedConn struct {
