@@ -81,26 +81,6 @@ func (a *announcer) changed(group string, version apidiscoveryv2.APIVersionDisco
 	a.queue.Add(name)
 }
 
-func (a *announcer) run(ctx context.Context) {
-	go func() {
-		<-ctx.Done()
-		a.queue.ShutDown()
-	}()
-	for {
-		name, stopped := a.queue.Get()
-		if stopped {
-			return
-		}
-		if err := a.announce(ctx, name); err != nil {
-			klog.ErrorS(err, "A changed version can't be announced; trying again", "apiService", name)
-			a.queue.AddRateLimited(name)
-		} else {
-			a.queue.Forget(name)
-		}
-		a.queue.Done(name)
-	}
-}
-
 // announce changes an APIService that leads to this server, unless kube-apiserver knows the
 // resources.
 func (a *announcer) announce(ctx context.Context, name string) error {

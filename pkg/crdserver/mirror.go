@@ -190,12 +190,8 @@ func (m *mirror) start(hook genericapiserver.PostStartHookContext) error {
 	}
 	close(m.copied)
 	m.caches.start()
-	go func() {
-		<-hook.Done()
-		m.queue.ShutDown()
-	}()
-	go m.work(hook)
-	go m.announcer.run(hook)
+	go work(hook, m.queue, m.syncAndRegister, "A CustomResourceDefinition can't be followed; trying again")
+	go work(hook, m.announcer.queue, m.announcer.announce, "A changed version can't be announced; trying again")
 	return nil
 }
 
@@ -233,19 +229,21 @@ func (m *mirror) copyAll(ctx context.Context) error {
 	return nil
 }
 
-func (m *mirror) work(ctx context.Context) {
+// work handles the names in a queue until the context ends. It logs the problem before it tries one again.
+func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], handle func(context.Context, string) error, problem string) {
+	context.AfterFunc(ctx, queue.ShutDown)
 	for {
-		name, stopped := m.queue.Get()
+		name, stopped := queue.Get()
 		if stopped {
 			return
 		}
-		if err := m.syncAndRegister(ctx, name); err != nil {
-			klog.ErrorS(err, "A CustomResourceDefinition can't be followed; trying again", "definition", name)
-			m.queue.AddRateLimited(name)
+		if err := handle(ctx, name); err != nil {
+			klog.ErrorS(err, problem, "name", name)
+			queue.AddRateLimited(name)
 		} else {
-			m.queue.Forget(name)
+			queue.Forget(name)
 		}
-		m.queue.Done(name)
+		queue.Done(name)
 	}
 }
 
