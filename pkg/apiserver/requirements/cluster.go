@@ -29,7 +29,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	genericoptions "k8s.io/apiserver/pkg/server/options"
 	certutil "k8s.io/client-go/util/cert"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
@@ -40,12 +39,8 @@ import (
 // extendedCluster is the Kubernetes cluster that this server extends. The server needs its
 // authentication and its authorization before it can start.
 type extendedCluster struct {
+	*Server
 	clients
-	options *genericoptions.DelegatingAuthenticationOptions
-	// reads are permissions to list the resources that this server needs.
-	reads []cluster.Permission
-	// prioritizes is set if requests are to be limited by priority and fairness.
-	prioritizes bool
 
 	// Known once the cluster is ready:
 
@@ -67,21 +62,7 @@ func (s *Server) CheckAuthentication(ctx context.Context) error {
 
 func (s *Server) newCluster() (*extendedCluster, error) {
 	clients, err := s.newClients()
-	if err != nil {
-		return nil, err
-	}
-	reads := append(readPermissions(admission.Reads(s.Plugins, s.Admission), admissionFix, "list"), readPermissions(s.Reads, s.ReadsFix, "list")...)
-	return &extendedCluster{
-		clients:     clients,
-		options:     s.Authentication,
-		reads:       reads,
-		prioritizes: s.Prioritizes,
-	}, nil
-}
-
-// wait returns when the cluster is ready for the server.
-func (c *extendedCluster) wait(ctx context.Context) error {
-	return cluster.Await(ctx, "the cluster", c.check)
+	return &extendedCluster{Server: s, clients: clients}, err
 }
 
 func (c *extendedCluster) check(ctx context.Context) error {
@@ -96,11 +77,12 @@ func (c *extendedCluster) check(ctx context.Context) error {
 	if err := c.authorization.checkMay(ctx, accessReviewPermission()); err != nil {
 		return err
 	}
-	if err := c.core.checkMay(ctx, c.reads...); err != nil {
+	reads := append(readPermissions(admission.Reads(c.Plugins, c.Admission), admissionFix, "list"), readPermissions(c.Reads, c.ReadsFix, "list")...)
+	if err := c.core.checkMay(ctx, reads...); err != nil {
 		return err
 	}
 	// This comes last: a role that also grants the permissions above exists by now.
-	if c.prioritizes {
+	if c.Prioritizes {
 		c.unprioritized = c.core.checkMay(ctx, priorityPermissions()...)
 	}
 	if errors.Is(c.unprioritized, errNotAllowed) {
@@ -132,7 +114,7 @@ func (c *client) checkMay(ctx context.Context, permissions ...cluster.Permission
 // fail.
 // Upstream fault 30.
 func (c *extendedCluster) checkAuthentication(ctx context.Context) error {
-	options, client := c.options, c.authentication
+	options, client := c.Authentication, c.authentication
 	published := &corev1.ConfigMap{}
 	if !options.SkipInClusterLookup && (options.ClientCert.ClientCA == "" || options.RequestHeader.ClientCAFile == "") {
 		var err error

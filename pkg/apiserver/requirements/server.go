@@ -75,7 +75,7 @@ func (s *Server) Await(ctx context.Context) (g Granted, err error) {
 	if err != nil {
 		return g, err
 	}
-	if err := extended.wait(ctx); err != nil {
+	if err := cluster.Await(ctx, "the cluster", extended.check); err != nil {
 		return g, err
 	}
 	g.Core, g.Authentication, g.Authorization = extended.core.config, extended.authentication.config, extended.authorization.config
