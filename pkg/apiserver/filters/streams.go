@@ -27,6 +27,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -185,24 +186,12 @@ func (s *Streams) WithShutdown(next http.Handler, config *genericapiserver.Confi
 		ctx := genericapirequest.WithServerShutdownSignal(req.Context(), s)
 		if info.Verb == "watch" {
 			var end context.CancelFunc
-			ctx, end = s.untilShutdown(ctx)
+			ctx, end = context.WithCancel(ctx)
 			defer end()
+			defer context.AfterFunc(wait.ContextForChannel(s.shutdown), end)()
 		}
 		next.ServeHTTP(w, req.WithContext(ctx))
 	})
-}
-
-// untilShutdown returns a context that ends when the server stops.
-func (s *Streams) untilShutdown(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		select {
-		case <-s.shutdown:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
 }
 
 func (s *Streams) follower(req *http.Request, info *genericapirequest.RequestInfo, upgraded bool) follower {
