@@ -42,7 +42,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage"
@@ -55,6 +54,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/gauges"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
@@ -178,14 +178,7 @@ func (m *mirror) start(hook genericapiserver.PostStartHookContext) error {
 	if !cache.WaitForCacheSync(hook.Done(), m.synced) {
 		return nil // The server has been told to stop.
 	}
-	err := wait.PollUntilContextCancel(hook, time.Second, true, func(ctx context.Context) (bool, error) {
-		if err := m.copyAll(ctx); err != nil {
-			klog.ErrorS(err, "The CustomResourceDefinitions of the cluster can't be copied; trying again")
-			return false, nil
-		}
-		return true, nil
-	})
-	if err != nil {
+	if cluster.Await(hook, "copies of the CustomResourceDefinitions", m.copyAll) != nil {
 		return nil //nolint:nilerr // The server has been told to stop.
 	}
 	close(m.copied)
