@@ -17,6 +17,7 @@ limitations under the License.
 package requirements
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -144,7 +145,7 @@ func (c *extendedCluster) checkAuthentication(ctx context.Context) error {
 	}
 	names := options.RequestHeader.AllowedNames
 	if options.RequestHeader.ClientCAFile == "" {
-		if err := json.Unmarshal([]byte(orEmptyList(published.Data["requestheader-allowed-names"])), &names); err != nil {
+		if err := json.Unmarshal([]byte(cmp.Or(published.Data["requestheader-allowed-names"], "[]")), &names); err != nil {
 			return fmt.Errorf("requestheader-allowed-names in the ConfigMap %s is not a JSON list: %w", authentication.ConfigMap, err)
 		}
 	}
@@ -153,13 +154,6 @@ func (c *extendedCluster) checkAuthentication(ctx context.Context) error {
 	}
 	c.clientCAs = slices.Concat(requestHeader, users)
 	return nil
-}
-
-func orEmptyList(value string) string {
-	if value == "" {
-		return "[]"
-	}
-	return value
 }
 
 // trustedCAs reads a bundle from the file of a flag, or without one from the published key
