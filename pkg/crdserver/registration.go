@@ -306,7 +306,8 @@ func (r *registrar) register(ctx context.Context, group, version string, target 
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	return r.patch(ctx, name, cluster.LedTo(target.Service, target.CABundle))
+	_, err = r.apiServices.Patch(ctx, name, types.MergePatchType, cluster.LedTo(target.Service, target.CABundle), metav1.PatchOptions{})
+	return err
 }
 
 // giveBack makes kube-apiserver serve an APIService itself.
@@ -319,9 +320,4 @@ func (r *registrar) giveBack(ctx context.Context, name string) error {
 		return err
 	}
 	return cluster.GiveBack(ctx, r.apiServices, name)
-}
-
-func (r *registrar) patch(ctx context.Context, name string, patch []byte) error {
-	_, err := r.apiServices.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
-	return err
 }
