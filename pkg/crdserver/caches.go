@@ -97,17 +97,13 @@ func (c *caches) fillAll(ctx context.Context, paths []string) {
 	limited, cancel := context.WithTimeout(ctx, fillTimeout)
 	defer cancel()
 	for _, resource := range paths {
-		if err := c.fillOne(limited, resource); err != nil && ctx.Err() == nil {
+		err := cluster.Eventually(limited, fillInterval, func(ctx context.Context) error {
+			return cluster.FillWatchCache(ctx, c.client, resource)
+		})
+		if err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "Objects have not been read into a watch cache in time", "path", resource)
 		}
 	}
-}
-
-// fillOne sends list requests without results until the cache is filled.
-func (c *caches) fillOne(ctx context.Context, resource string) error {
-	return cluster.Eventually(ctx, fillInterval, func(ctx context.Context) error {
-		return cluster.FillWatchCache(ctx, c.client, resource)
-	})
 }
 
 // start makes the server ready when the caches of all copied definitions are filled, or have
