@@ -23,8 +23,9 @@ import (
 	"testing"
 )
 
-// volumesOfNode is how many volumes a node has for claims.
-const volumesOfNode = 10
+// volumesOfNode is how many volumes a node has for claims. None is used twice, and all overlays together, with their
+// restores, need more than 30 of three nodes.
+const volumesOfNode = 30
 
 // addVolumes makes a default StorageClass with volumes. Each volume is a directory of a node.
 func (c *Cluster) addVolumes(t testing.TB) {
