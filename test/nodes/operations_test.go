@@ -75,8 +75,10 @@ func TestOperations(t *testing.T) {
 	require.NoError(t, c.Apply(t.Context(), monitoringKinds(t)...))
 	o := newOperations(t, c)
 	selected := regexp.MustCompile("^(" + os.Getenv("OVERLAYS") + ")$")
+	ran := false
 	run := func(overlay string, test func(*testing.T)) {
 		if selected.MatchString(overlay) {
+			ran = true
 			t.Run(overlay, test)
 		}
 	}
@@ -135,6 +137,7 @@ func TestOperations(t *testing.T) {
 		t.Run("helm", o.testHelmOfCustomResources)
 	})
 	run("types", o.testTypes)
+	require.True(t, ran, "OVERLAYS names no overlay: %q", os.Getenv("OVERLAYS"))
 }
 
 // operations follows the documentation as an operator does.
