@@ -19,6 +19,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -28,9 +29,9 @@ import (
 
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := conformance.NewCommand("conformance").ExecuteContext(ctx)
-	cancel()
-	if err != nil {
-		os.Exit(1)
-	}
+	context.AfterFunc(ctx, func() {
+		fmt.Fprintln(os.Stderr, "interrupted: what the run has created is being deleted; a second signal leaves it to --clean")
+		cancel() // A second signal ends the process.
+	})
+	os.Exit(conformance.ExitCode(conformance.NewCommand("conformance").ExecuteContext(ctx)))
 }

@@ -17,10 +17,10 @@ limitations under the License.
 package conformance
 
 import (
-	"context"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,11 +42,13 @@ func (a action) resource(p *Probe) string {
 }
 
 // actions returns the actions that discovery lists. In a run that only reads, it leaves out actions
-// that write.
+// that write, and always those that could delete objects of others.
 func (p *Probe) actions() []action {
 	var all []action
 	for _, verb := range p.Discovered.Verbs {
-		all = append(all, action{verb, ""})
+		if verb != "deletecollection" || p.lacks("", verb) == "" {
+			all = append(all, action{verb, ""})
+		}
 	}
 	for _, subresource := range slices.Sorted(maps.Keys(p.Subresources)) {
 		for _, verb := range p.Subresources[subresource].Verbs {
@@ -65,12 +67,7 @@ func (p *Probe) writing() []action {
 // the object has only a name. That is enough for requests that are refused.
 func (p *Probe) subject(suffix string) *unstructured.Unstructured {
 	if p.Example != nil && !p.run.ReadOnly && p.lacks("", "create") == "" && p.lacks("", "get") == "" {
-		object := p.Create(suffix)
-		if p.lacks("", "delete") == "" {
-			path := p.Collection(object.GetName())
-			p.Cleanup(func(ctx context.Context) { p.run.remove(ctx, path) })
-		}
-		return object
+		return p.Create(suffix)
 	}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(p.GroupVersionKind())
@@ -140,6 +137,11 @@ func (p *Probe) try(a action, namespace, name string, body any, options ...Optio
 		options = append(options, Header("Content-Type", string(types.MergePatchType)))
 	}
 	return p.Do(method, path, body, options...)
+}
+
+// connects reports whether a subresource is a connection, which refuses dry runs.
+func connects(answer Answer) bool {
+	return answer.Code == http.StatusBadRequest && strings.Contains(statusOf(answer), "dryRun is not supported")
 }
 
 // stub returns a body for a subresource. It is the present content, or else an object with only a

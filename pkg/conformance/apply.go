@@ -256,8 +256,9 @@ func (p *Probe) partial(suffix string, annotations map[string]string) *unstructu
 // leaves out managers that the check has not named.
 func (p *Probe) owners(answer Answer) map[string][]string {
 	p.Require(answer, answer.Code == http.StatusOK || answer.Code == http.StatusCreated, "an object is expected")
-	owners := map[string][]string{}
-	for _, entry := range p.Object(answer, answer.Code).GetManagedFields() {
+	owners, object := map[string][]string{}, p.Object(answer, answer.Code)
+	p.Require(answer, len(object.GetManagedFields()) > 0 || strings.HasSuffix(object.GetName(), "-clear"), "managedFields are expected")
+	for _, entry := range object.GetManagedFields() {
 		version := entry.APIVersion[strings.LastIndex(entry.APIVersion, "/")+1:]
 		owner := strings.TrimSpace(fmt.Sprintf("%s %s %s %s", entry.Manager, entry.Operation, version, entry.Subresource))
 		if entry.Manager == manager || !slices.Contains(managers(), entry.Manager) {

@@ -46,6 +46,7 @@ func canceledChecks() []Check {
 			p.Require(Answer{}, err == nil, "the example can't be encoded: %v", err)
 			// Only the last byte is missing, so that a server could take the object for complete.
 			request := newRequest(http.MethodPost, p.Collection(), stopping{string(object)})
+			p.ledger.note(p.ID, Request{Method: http.MethodPut, Path: p.Collection(p.Name("half"))})
 			if response, err := p.run.open(p.ctx, request); err == nil {
 				response.Body.Close()
 			}
@@ -137,7 +138,7 @@ func (p *Probe) cancel(requests ...Request) {
 	for round := range 20 {
 		ctx, cancel := context.WithTimeout(p.ctx, time.Duration(round)*500*time.Microsecond)
 		for _, request := range requests {
-			go func() { _, _ = p.run.send(ctx, request) }()
+			go func() { _, _ = p.send(ctx, request) }()
 		}
 		<-ctx.Done()
 		cancel()

@@ -27,7 +27,8 @@ limitations under the License.
 //	Example   is an object that the API accepts, and valid changes of it
 //	Report    has a result for every check and resource
 //
-// Package broken has a transport for each check that breaks its behaviour.
+// A run deletes what it has created by names, and nothing by a selector: see clean.go. The tests in test/e2e/conformance
+// have a transport for each check that breaks its behaviour.
 package conformance
 
 import (
@@ -51,7 +52,7 @@ const (
 // Levels returns all levels. Each includes those before it.
 func Levels() []Level { return []Level{Basic, Full, Hostile} }
 
-// Includes tells whether a run of the level has the checks of another.
+// Includes reports whether a run of the level has the checks of another.
 func (l Level) Includes(other Level) bool {
 	return slices.Index(Levels(), other) <= slices.Index(Levels(), l)
 }

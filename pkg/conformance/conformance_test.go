@@ -29,6 +29,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
@@ -104,19 +105,23 @@ func TestRequestIsShown(t *testing.T) {
 		request.String())
 	require.Equal(t, `curl -i -X POST -H 'Content-Type: application/json' -H 'Impersonate-Group: bakers' -H 'Impersonate-User: jane' --data-binary '{"name":"it'\''s"}' 'http://127.0.0.1:8001/apis/example.com/v1/loaves?dryRun=All'`,
 		request.Command())
-	require.Equal(t, `3 bytes, which begin with "\xff\xfe\xfd"`, excerpt([]byte{0xff, 0xfe, 0xfd}))
+	require.Equal(t, `3 bytes, which begin with "\xff\xfe\xfd"`, excerpt([]byte{0xff, 0xfe, 0xfd}, shown))
 	require.Equal(t, "404 Not Found\nContent-Type: text/plain\n\nno", Answer{Code: 404, Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte("no\n")}.String())
 }
 
 func TestReportIsWritten(t *testing.T) {
-	report := &Report{Server: version.Info{GitVersion: "v1.37.1"}, Level: Full, Results: []Result{
+	report := &Report{Host: "https://kube", Server: version.Info{GitVersion: "v1.37.1"}, Level: Full, Began: time.Unix(0, 0), Took: time.Minute, Results: []Result{
 		{Check: "verbs/get", Resource: "loaves.v1.example.com", Outcome: Passed, Rule: "Loaves are read.", Source: "https://example.com/a", Took: time.Second},
 		{Check: "verbs/put", Resource: "loaves.v1.example.com", Outcome: NotOffered, Reason: "no update", Rule: "Loaves are updated.", Source: "https://example.com/b"},
 		{Check: "watch/order", Resource: "loaves.v1.example.com", Outcome: Failed, Rule: "Events have an order.", Source: "https://example.com/c",
 			Finding: &Finding{Sent: "GET /a", Came: "500 <none>", Problem: "200 is expected", Command: "curl /a"}},
-	}}
+		{Check: "watch/resume", Resource: "loaves.v1.example.com", Outcome: Failed, Finding: &Finding{Problem: "200 is expected"}},
+		{Check: "watch/start", Resource: "loaves.v1.example.com", Outcome: NotChecked, Reason: "no \x1b[2Jexample"},
+	}, Omitted: []string{"nodes.v1"}, Left: []string{"/a is left"}}
 	for format, want := range map[string]string{
-		"text": `✗ loaves.v1.example.com watch/order
+		"text": `INCOMPLETE: 1 of 5 checks could not be made: no \x1b[2Jexample
+✗ loaves.v1.example.com watch/order
+  and 1 more findings, probably of the same cause: watch/resume of loaves.v1.example.com
   Kubernetes: Events have an order.
   written in: https://example.com/c
   problem:
@@ -127,19 +132,29 @@ func TestReportIsWritten(t *testing.T) {
     500 <none>
   again, while "kubectl proxy" runs:
     curl /a
-– loaves.v1.example.com verbs/put: no update
+– verbs/put of loaves.v1.example.com: no update
+? watch/start of loaves.v1.example.com: no \x1b[2Jexample
+– nodes.v1: not examined, since its objects act on the whole cluster and --resource does not name it
+LEFT BEHIND: /a is left
        loaves.v1.example.com
 verbs  ✓ 1 – 1
-watch  ✗ 1
+watch  ✗ 2 ? 1
+2 of 5 checks failed, for 1 causes; 1 passed, 1 are not offered, 1 could not be made (level full, seed 0, v1.37.1 at https://kube, 1970-01-01T00:00:00Z, 1m0s)
 `,
 		"junit": `<?xml version="1.0" encoding="UTF-8"?>
-<testsuite name="conformance" tests="3" failures="1" skipped="1">
+<testsuite name="conformance" tests="5" failures="2" skipped="2">
   <testcase classname="loaves.v1.example.com" name="verbs/get" time="1.000"></testcase>
   <testcase classname="loaves.v1.example.com" name="verbs/put" time="0.000">
     <skipped message="no update"></skipped>
   </testcase>
   <testcase classname="loaves.v1.example.com" name="watch/order" time="0.000">
     <failure message="200 is expected">Events have an order.&#xA;https://example.com/c&#xA;problem:&#xA;  200 is expected&#xA;sent:&#xA;  GET /a&#xA;came:&#xA;  500 &lt;none&gt;&#xA;again, while &#34;kubectl proxy&#34; runs:&#xA;  curl /a&#xA;</failure>
+  </testcase>
+  <testcase classname="loaves.v1.example.com" name="watch/resume" time="0.000">
+    <failure message="200 is expected">&#xA;&#xA;problem:&#xA;  200 is expected&#xA;</failure>
+  </testcase>
+  <testcase classname="loaves.v1.example.com" name="watch/start" time="0.000">
+    <skipped message="no �[2Jexample"></skipped>
   </testcase>
 </testsuite>`,
 	} {
@@ -239,6 +254,179 @@ func TestFieldsOfOthersAreLeftOut(t *testing.T) {
 			require.NoError(t, json.Unmarshal([]byte(test.fields), &fields))
 			without(object, fields)
 			require.Equal(t, test.want, inJSON(object))
+		})
+	}
+}
+
+// TestCauses shows that findings of one cause are one group, and that the cause of most comes first.
+func TestCauses(t *testing.T) {
+	report := &Report{}
+	for _, failure := range [][2]string{{"a/1", "one"}, {"b/1", "two"}, {"b/2", "three"}, {"c/1", "two"}} {
+		report.Results = append(report.Results, Result{Check: failure[0], Resource: "loaves", Outcome: Failed, Finding: &Finding{Cause: failure[1]}})
+	}
+	var checks []string
+	for _, group := range report.Causes() {
+		checks = append(checks, group.Checks())
+	}
+	require.Equal(t, []string{"b/1, c/1 of loaves", "a/1 of loaves", "b/2 of loaves"}, checks)
+}
+
+func TestIncomplete(t *testing.T) {
+	result := func(outcome Outcome, reason string) Result { return Result{Outcome: outcome, Reason: reason} }
+	for name, test := range map[string]struct {
+		results []Result
+		want    []string
+	}{
+		"passed":      {results: []Result{result(Passed, ""), result(NotOffered, "no update")}},
+		"nothing":     {want: []string{"no check was made: none is offered"}},
+		"not offered": {results: []Result{result(NotOffered, "no update")}, want: []string{"no check was made: none is offered"}},
+		"no example":  {results: []Result{result(Passed, ""), result(NotChecked, "refused"), result(NotChecked, "refused")}, want: []string{"2 of 3 checks could not be made: refused"}},
+		"two reasons": {results: []Result{result(NotChecked, "a"), result(NotChecked, "b")}, want: []string{"1 of 2 checks could not be made: a", "1 of 2 checks could not be made: b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, test.want, (&Report{Results: test.results}).Incomplete())
+		})
+	}
+}
+
+func TestOptionsAreValidated(t *testing.T) {
+	for name, test := range map[string]struct{ only, want string }{
+		"known":         {"watch/order", ""},
+		"mistyped":      {"watch/ordr", `there is no check "watch/ordr": see the IDs in a report of all checks`},
+		"another level": {"watch/many", "the check watch/many is of the level full, and the run of the level basic"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := Options{Level: Basic, Only: []string{test.only}}.validate()
+			if test.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.EqualError(t, err, test.want)
+		})
+	}
+}
+
+func TestLineIsPrintable(t *testing.T) {
+	result := Result{Check: "verbs/get", Resource: "loaves", Outcome: NotOffered, Reason: "a\nb\x1b[2J\x1b]52;c;Y3Vy\a \u202e\u009b ÖZ …"}
+	require.Equal(t, `– loaves verbs/get: a b\x1b[2J\x1b]52;c;Y3Vy\a \u202e\u009b ÖZ …`, result.Line())
+}
+
+func TestDifferenceIsShown(t *testing.T) {
+	for name, test := range map[string]struct{ want, got, text, cause string }{
+		"scalar":         {`1`, `2`, "it: 1 is expected, 2 came", "it"},
+		"field":          {`{"a":{"b":1,"c":2}}`, `{"a":{"b":1,"c":3}}`, "it differs:\na.c: 2 is expected, 3 came", "a.c"},
+		"missing":        {`{"a":1,"b":[{"c":1}]}`, `{"b":[{"c":1,"d":2}]}`, "it differs:\na: 1 is expected, nothing came\nb.0.d: nothing is expected, 2 came", "a, b.0.d"},
+		"other lengths":  {`{"a":[1,2]}`, `{"a":[1]}`, "it differs:\na: [1,2] is expected, [1] came", "a"},
+		"another type":   {`{"a":[1]}`, `{"a":{}}`, "it differs:\na: [1] is expected, {} came", "a"},
+		"other elements": {`["a","b"]`, `["a","c"]`, "it differs:\n1: \"b\" is expected, \"c\" came", "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var want, got any
+			require.NoError(t, json.Unmarshal([]byte(test.want), &want))
+			require.NoError(t, json.Unmarshal([]byte(test.got), &got))
+			p := &Probe{result: &Result{}}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				p.Equal(Answer{}, "it", want, got)
+			}()
+			<-ended
+			require.Equal(t, test.text, p.result.Finding.Problem)
+			require.Equal(t, test.cause, p.result.Finding.Cause)
+		})
+	}
+}
+
+// TestGuard shows that no request can delete objects of others, whatever a server makes of it.
+func TestGuard(t *testing.T) {
+	r := &run{id: "conformance-abcde"}
+	for target, sent := range map[string]bool{
+		"/api/v1/namespaces/conformance-abcde":               true,
+		"/api/v1/namespaces/conformance-abcde-1-own/secrets": true,
+		"/api/v1/nodes/conformance-abcde-1-a/proxy":          true,
+		"/api/v1/nodes":                                           false,
+		"/api/v1/nodes/":                                          false,
+		"/api/v1/nodes/conformance-abcde-1-a/..":                  false,
+		"/api/v1/nodes/conformance-abcde-1-a/%2e%2e":              false,
+		"/api/v1/nodes/conformance-other-1-a":                     false,
+		"/api/v1/namespaces/default/secrets":                      false,
+		"/api/v1/namespaces/conformance-abcde/../default/secrets": false,
+		"/api/v1/nodes/%zz":                                       false,
+		"/apis/example.com/v1/namespaces/a%20b/loaves/conformance-abcde-1-a-missing": true,
+	} {
+		err := r.guard(http.MethodDelete, target)
+		require.Equal(t, sent, err == nil, "%s: %v", target, err)
+		require.NoError(t, r.guard(http.MethodGet, target))
+	}
+}
+
+func TestOwner(t *testing.T) {
+	for name, test := range map[string]struct{ name, label, uid, want string }{
+		"object of a check": {"conformance-abcde-1-a", "conformance-abcde-1", "1", "conformance-abcde-1"},
+		"namespace":         {"conformance-abcde", "conformance-abcde", "1", "conformance-abcde"},
+		"without a label":   {"conformance-abcde-1-a", "", "1", ""},
+		"another label":     {"conformance-abcde-1-a", "conformance-abcde-2", "1", ""},
+		"longer ID":         {"conformance-abcde-11-a", "conformance-abcde-1", "1", ""},
+		"name of others":    {"production", "conformance-abcde-1", "1", ""},
+		"label of others":   {"production-a", "production", "1", ""},
+		"without a UID":     {"conformance-abcde-1-a", "conformance-abcde-1", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := &unstructured.Unstructured{Object: map[string]any{}}
+			object.SetName(test.name)
+			object.SetUID(types.UID(test.uid))
+			labeled(Label, test.label)(object)
+			require.Equal(t, test.want, owner(object))
+		})
+	}
+}
+
+// TestLedger shows which objects a request may create.
+func TestLedger(t *testing.T) {
+	object := func(name string) map[string]any { return map[string]any{"metadata": map[string]any{"name": name}} }
+	for name, test := range map[string]struct {
+		request Request
+		want    []string
+	}{
+		"create":        {newRequest(http.MethodPost, "/api/v1/nodes", object("c-1-a")), []string{"/api/v1/nodes/c-1-a"}},
+		"dry run":       {newRequest(http.MethodPost, "/api/v1/nodes", object("c-1-a"), Query("dryRun", "All")), []string{"/api/v1/nodes/c-1-a"}},
+		"apply":         {newRequest(http.MethodPatch, "/api/v1/nodes/c-1-a", "{}"), []string{"/api/v1/nodes/c-1-a"}},
+		"update":        {newRequest(http.MethodPut, "/api/v1/nodes/c-1-a", "{}"), []string{"/api/v1/nodes/c-1-a"}},
+		"subresource":   {newRequest(http.MethodPost, "/api/v1/pods/c-1-a/eviction", object("c-1-a")), nil},
+		"status":        {newRequest(http.MethodPatch, "/api/v1/nodes/c-1-a/status", "{}"), nil},
+		"name of other": {newRequest(http.MethodPost, "/api/v1/nodes", object("a")), nil},
+		"no object":     {newRequest(http.MethodPost, "/api/v1/nodes", "{"), nil},
+		"read":          {newRequest(http.MethodGet, "/api/v1/nodes/c-1-a", nil), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &ledger{}
+			l.note("c-1", test.request)
+			l.note("c-1", test.request)
+			require.Equal(t, test.want, l.paths)
+		})
+	}
+}
+
+// TestActsOnCluster shows which resources have to be named.
+func TestActsOnCluster(t *testing.T) {
+	for name, test := range map[string]struct {
+		group      string
+		namespaced bool
+		verbs      metav1.Verbs
+		want       bool
+	}{
+		"nodes":         {"", false, metav1.Verbs{"create", "get"}, true},
+		"CSIDrivers":    {"storage.k8s.io", false, metav1.Verbs{"create", "get"}, true},
+		"reviews":       {"authorization.k8s.io", false, metav1.Verbs{"create"}, false},
+		"secrets":       {"", true, metav1.Verbs{"create", "get"}, false},
+		"toppings":      {"restaurant.example.com", false, metav1.Verbs{"create", "get"}, false},
+		"node metrics":  {"metrics.k8s.io", false, metav1.Verbs{"get", "list"}, false},
+		"GatewayClass":  {"gateway.networking.k8s.io", false, metav1.Verbs{"create", "get"}, true},
+		"no dot at all": {"apps", false, metav1.Verbs{"create", "get"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resource := &Resource{GroupVersionResource: schema.GroupVersionResource{Group: test.group}, Namespaced: test.namespaced, Discovered: metav1.APIResource{Verbs: test.verbs}}
+			require.Equal(t, test.want, resource.actsOnCluster())
 		})
 	}
 }

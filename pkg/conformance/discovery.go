@@ -154,7 +154,7 @@ func (p *Probe) tryVerbs(entry metav1.APIResource, subresource string, verbs ...
 			body = "{}"
 		}
 		tried := action{verb, subresource}
-		if p.run.ReadOnly && tried.writes() {
+		if p.run.ReadOnly && tried.writes() || verb == "deletecollection" && !p.Namespaced {
 			continue
 		}
 		answer := p.try(tried, p.Namespace, name, body)

@@ -82,19 +82,20 @@ func (r *run) example(ctx context.Context, resource *Resource, namespace string)
 	if err != nil {
 		return nil, err
 	}
-	maker := exampleMaker{run: r, resource: resource, namespace: namespace, schemas: document}
+	maker := exampleMaker{probe: r.probe(ctx, resource, namespace), resource: resource, schemas: document}
+	defer maker.probe.clean(ctx)
 	given := slices.DeleteFunc(slices.Clone(r.Examples), func(given *unstructured.Unstructured) bool {
 		return given.GroupVersionKind() != resource.GroupVersionKind()
 	})
-	example := &Example{}
+	example, created := &Example{}, &unstructured.Unstructured{}
 	if len(given) > 0 {
 		example.object = stripped(given[0])
 		var answer Answer
-		if answer, err = maker.create(ctx, example.object); err == nil && answer.Code != http.StatusCreated && answer.Code != http.StatusOK {
+		if answer, err = maker.create(example.object, created); err == nil && created.Object == nil {
 			err = fmt.Errorf("the example of %s is refused: %s", resource.Kind, statusOf(answer))
 		}
 	} else {
-		example.object, err = maker.make(ctx)
+		example.object, err = maker.make(created)
 	}
 	if err != nil {
 		return nil, err
@@ -103,7 +104,7 @@ func (r *run) example(ctx context.Context, resource *Resource, namespace string)
 	if len(given) > 1 {
 		others = differences(example.object.Object, stripped(given[1]).Object, nil)
 	}
-	example.Changes, err = maker.changes(ctx, example.object, append(others, maker.candidates(example.object.Object, maker.root(), nil)...))
+	example.Changes, err = maker.changes(created, append(others, maker.candidates(example.object.Object, maker.root(), nil)...))
 	return example, err
 }
 
@@ -158,10 +159,9 @@ func (r *run) schemas(ctx context.Context, version schema.GroupVersion) (map[str
 }
 
 type exampleMaker struct {
-	run       *run
-	resource  *Resource
-	namespace string
-	schemas   map[string]*spec.Schema
+	probe    *Probe
+	resource *Resource
+	schemas  map[string]*spec.Schema
 }
 
 // root returns the schema of the kind, or an empty one if OpenAPI has none.
@@ -175,7 +175,7 @@ func (m exampleMaker) root() *spec.Schema {
 func (m exampleMaker) resolve(schema *spec.Schema) *spec.Schema { return resolve(m.schemas, schema) }
 
 // make returns an object with all required fields, and with those that validation asks for.
-func (m exampleMaker) make(ctx context.Context) (*unstructured.Unstructured, error) {
+func (m exampleMaker) make(created *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	object, ok := m.value(m.root(), 0).(map[string]any)
 	if !ok {
 		object = map[string]any{}
@@ -185,12 +185,9 @@ func (m exampleMaker) make(ctx context.Context) (*unstructured.Unstructured, err
 	}
 	made := stripped(&unstructured.Unstructured{Object: object})
 	for attempt := 0; ; attempt++ {
-		answer, err := m.create(ctx, made)
-		if err != nil {
-			return nil, err
-		}
-		if answer.Code == http.StatusCreated {
-			return made, nil
+		answer, err := m.create(made, created)
+		if err != nil || created.Object != nil {
+			return made, err
 		}
 		if attempt == attempts || !m.correct(made, answer, attempt) {
 			return nil, fmt.Errorf("no example can be made from the schema, so one has to be given: %s", statusOf(answer))
@@ -198,17 +195,18 @@ func (m exampleMaker) make(ctx context.Context) (*unstructured.Unstructured, err
 	}
 }
 
-// create creates an object by a dry run.
-func (m exampleMaker) create(ctx context.Context, object *unstructured.Unstructured) (Answer, error) {
-	return m.run.send(ctx, newRequest(http.MethodPost, m.resource.path(m.namespace), m.named(object).Object, Query("dryRun", "All")))
-}
-
-func (m exampleMaker) named(object *unstructured.Unstructured) *unstructured.Unstructured {
+// create creates an object, without a dry run, which the server may not know. If it is refused, created stays empty.
+func (m exampleMaker) create(object, created *unstructured.Unstructured) (Answer, error) {
 	object = object.DeepCopy()
 	object.SetGroupVersionKind(m.resource.GroupVersionKind())
-	object.SetName(m.run.id + "-example")
-	object.SetNamespace(m.namespace)
-	return object
+	object.SetName(m.probe.ID)
+	object.SetNamespace(m.probe.Namespace)
+	labeled(Label, m.probe.ID)(object)
+	answer, err := m.probe.send(m.probe.ctx, newRequest(http.MethodPost, m.probe.Collection(), object.Object))
+	if err == nil && (answer.Code == http.StatusCreated || answer.Code == http.StatusOK) {
+		err = json.Unmarshal(answer.Body, &created.Object)
+	}
+	return answer, err
 }
 
 // index matches an index or a key in the path of a field.
@@ -387,23 +385,10 @@ func text(schema *spec.Schema, variant int) any {
 }
 
 // changes returns the candidates that the API accepts for an object.
-func (m exampleMaker) changes(ctx context.Context, object *unstructured.Unstructured, candidates []Change) ([]Change, error) {
+func (m exampleMaker) changes(created *unstructured.Unstructured, candidates []Change) ([]Change, error) {
 	if m.resource.lacks("", "patch") != "" || m.resource.lacks("", "delete") != "" {
 		return nil, nil
 	}
-	answer, err := m.run.send(ctx, newRequest(http.MethodPost, m.resource.path(m.namespace), m.named(object).Object))
-	if err != nil {
-		return nil, err
-	}
-	if answer.Code != http.StatusCreated {
-		return nil, fmt.Errorf("an example that a dry run accepts can't be created: %s", statusOf(answer))
-	}
-	created := &unstructured.Unstructured{}
-	if err := created.UnmarshalJSON(answer.Body); err != nil {
-		return nil, err
-	}
-	path := m.resource.path(m.namespace) + "/" + m.run.id + "-example"
-	defer m.run.cleanUp(ctx, func(ctx context.Context) { m.run.remove(ctx, path) })
 	var changes []Change
 	for _, change := range candidates[:min(tried, len(candidates))] {
 		patch := map[string]any{}
@@ -411,7 +396,7 @@ func (m exampleMaker) changes(ctx context.Context, object *unstructured.Unstruct
 		if change.in(created) || unstructured.SetNestedField(patch, change.Value, change.Path...) != nil {
 			continue
 		}
-		answer, err := m.run.send(ctx, newRequest(http.MethodPatch, path, patch, Query("dryRun", "All"), Header("Content-Type", string(types.MergePatchType))))
+		answer, err := m.probe.send(m.probe.ctx, newRequest(http.MethodPatch, m.probe.Collection(m.probe.ID), patch, Query("dryRun", "All"), Header("Content-Type", string(types.MergePatchType))))
 		if err != nil {
 			return nil, err
 		}

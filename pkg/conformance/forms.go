@@ -59,6 +59,7 @@ func formsChecks() []Check {
 		Run: func(p *Probe) {
 			body, err := yaml.Marshal(p.New("a").Object)
 			p.Require(Answer{}, err == nil, "the example is no YAML: %v", err)
+			p.ledger.note(p.ID, Request{Method: http.MethodPut, Path: p.Collection(p.Name("a"))})
 			answer := p.Do(http.MethodPost, p.Collection(), body, Header("Content-Type", asYAML), Header("Accept", asYAML))
 			created := &unstructured.Unstructured{}
 			err = yaml.Unmarshal(answer.Body, created)

@@ -128,8 +128,8 @@ func objectWith(metadata, beside string) string {
 	return upToMetadata + `{"name":"{name}"` + metadata + `}` + beside + `}`
 }
 
-// send sends attacks and checks the answers, and that the API is then as before.
-func (p *Probe) send(all []attack) {
+// attack sends attacks and checks the answers, and that the API is then as before.
+func (p *Probe) attack(all []attack) {
 	all = slices.DeleteFunc(all, func(a attack) bool { return !p.offers(a) })
 	p.OnlyIf(len(all) > 0, "the check has requests of other verbs only; those of the resource are %s", strings.Join(p.Discovered.Verbs, ", "))
 	object := p.subject("target")
@@ -141,9 +141,10 @@ func (p *Probe) send(all []attack) {
 	p.unchanged(object)
 }
 
-// offers tells whether the resource has the verb of an attack. A method that no resource has is always sent.
+// offers reports whether the resource has the verb of an attack, and the attack can delete nothing of others. A method that
+// no resource has is always sent.
 func (p *Probe) offers(a attack) bool {
-	if p.run.ReadOnly && a.method != http.MethodGet {
+	if p.run.ReadOnly && a.method != http.MethodGet || p.run.guard(a.method, p.filler(p.ID).Replace(a.path)) != nil {
 		return false
 	}
 	of := map[string][2]string{
@@ -195,13 +196,14 @@ func (p *Probe) withstand(a attack, filler *strings.Replacer) {
 // below returns the updates and creations among the attacks, for subresources.
 func (p *Probe) below(all []attack) (below []attack) {
 	for _, subresource := range slices.Sorted(maps.Keys(p.Subresources)) {
+		connection := p.lacks(subresource, "update") == "" && connects(p.try(action{"update", subresource}, p.Namespace, p.Name("target"), "{}"))
 		for _, a := range all {
 			verb := map[string]string{http.MethodPut: "update", http.MethodPost: "create"}[a.method]
 			// Other invalid fields of the object may be valid in another kind.
 			if verb == "" || a.method == http.MethodPost && a.code == http.StatusUnprocessableEntity || p.lacks(subresource, verb) != "" {
 				continue
 			}
-			if a.method == http.MethodPost { // The subresource may be a connection, which refuses a dry run with 400.
+			if a.method == http.MethodPost || connection {
 				a.code = min(a.code, refusal)
 			}
 			_, query, _ := strings.Cut(a.path, "?")
@@ -212,16 +214,24 @@ func (p *Probe) below(all []attack) (below []attack) {
 	return below
 }
 
+// pages reports whether lists come in pages, which is optional.
+func (p *Probe) pages() bool {
+	p.subject("page-1")
+	p.subject("page-2")
+	return p.lacks("", "list") == "" && p.Items(p.Do(http.MethodGet, p.Collection(), nil, Query("limit", "1"))).GetContinue() != ""
+}
+
 // fair removes the codes of attacks that only stored objects are answered with. kube-apiserver does
 // not validate the metadata of its own reviews, nor the versions of computed lists. Without an
 // example, no object is stored.
 func (p *Probe) fair(attacks []attack) []attack {
 	unstored, computed := p.lacks("", "get") != "", p.lacks("", "watch") != ""
+	pages := slices.ContainsFunc(attacks, func(a attack) bool { return strings.Contains(a.path, "continue=") }) && p.pages()
 	for i := range attacks {
 		a := &attacks[i]
 		if p.Example == nil && a.method != http.MethodGet && strings.HasPrefix(a.path, "{object}") ||
 			unstored && a.code == http.StatusUnprocessableEntity && strings.HasSuffix(a.path, "?dryRun=All") ||
-			computed && (strings.Contains(a.path, "continue=") || strings.Contains(a.path, "resourceVersion=")) {
+			computed && strings.Contains(a.path, "resourceVersion=") || !pages && strings.Contains(a.path, "continue=") {
 			a.code = 0
 		}
 	}
@@ -377,7 +387,7 @@ func hostileChecks() []Check {
 				// Kinds without namespaces have no such paths.
 				each(attack{upstream: customObjects}, []string{
 					"{root}/namespaces/%25/{resource}", "{root}/namespaces/a%20b/{resource}", "{root}/namespaces/" + strings.Repeat("a", 300) + "/{resource}/a",
-				}, getting, deleting),
+				}, getting),
 				each(attack{upstream: noResource}, []string{"{root}/namespaces/../{resource}", "{root}/watch"}, getting),
 				each(attack{upstream: customObjects}, []string{"{root}/watch/unknown", "{root}/proxy/{resource}", "{root}//{resource}"}, getting),
 			)
@@ -515,11 +525,14 @@ func hostileChecks() []Check {
 				if table.id == "protobuf" {
 					p.needsProtobuf()
 				}
+				if p.Namespaced && !p.run.ReadOnly && slices.Contains([]string{"paths", "selectors"}, table.id) {
+					p.OwnNamespace() // The server may delete all there.
+				}
 				all := table.attacks()
 				if slices.Contains([]string{"broken-json", "deep", "wide", "options", "media-types"}, table.id) {
 					all = append(all, p.below(all)...)
 				}
-				p.send(p.fair(all))
+				p.attack(p.fair(all))
 			},
 		})
 	}

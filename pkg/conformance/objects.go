@@ -23,7 +23,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -124,15 +123,15 @@ func conflict(answer Answer) string {
 
 // AtOnce sends requests side by side, and ends the check if one gets no answer.
 func (p *Probe) AtOnce(count int, request func(int) Request) []Answer {
-	began, answers, errs := time.Now(), make([]Answer, count), make([]error, count)
+	answers, errs := make([]Answer, count), make([]error, count)
 	var group sync.WaitGroup
 	for i := range count {
-		group.Go(func() { answers[i], errs[i] = p.run.send(p.ctx, request(i)) })
+		group.Go(func() { answers[i], errs[i] = p.send(p.ctx, request(i)) })
 	}
 	group.Wait()
 	for i, err := range errs {
 		if err != nil {
-			p.unanswered(answers[i], began, err)
+			p.unanswered(answers[i], err)
 		}
 	}
 	return answers
@@ -168,9 +167,9 @@ func (p *Probe) names(suffixes string) []string {
 	return names
 }
 
-// identity returns the kind, name, namespace and labels of an object.
-func identity(object *unstructured.Unstructured) []any {
-	return []any{object.GroupVersionKind().String(), object.GetName(), object.GetNamespace(), object.GetLabels()}
+// identity returns the kind, name and namespace of an object.
+func identity(object *unstructured.Unstructured) []string {
+	return []string{object.GroupVersionKind().String(), object.GetName(), object.GetNamespace()}
 }
 
 // Same ends the check if two states of an object differ. It ignores fields that other clients own,
@@ -230,7 +229,8 @@ func (p *Probe) revision(answer Answer, object interface{ GetResourceVersion() s
 // missing ends the check unless an answer says that the object does not exist.
 func (p *Probe) missing(answer Answer) {
 	status := p.Refused(answer, http.StatusNotFound, metav1.StatusReasonNotFound)
-	p.Require(answer, status.Details.Name == p.Name("missing"), "details with the object's name are expected")
+	want := metav1.StatusDetails{Name: p.Name("missing"), Group: p.Group, Kind: p.GroupVersionResource.Resource}
+	p.Equal(answer, "the details' name, group and resource", want, metav1.StatusDetails{Name: status.Details.Name, Group: status.Details.Group, Kind: status.Details.Kind})
 }
 
 // gone waits until an object can't be read. Objects of some kinds end gracefully.

@@ -20,11 +20,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,7 +63,9 @@ type Probe struct {
 	check Check
 	// result is the result of the check.
 	result *Result
-	// cleanups undo the changes of the check, the last first.
+	// ledger has what the check may have created.
+	ledger *ledger
+	// cleanups undo other changes of the check, the last first. Objects that it has created are deleted anyway.
 	cleanups []func(context.Context)
 	// accounts is the namespace of service accounts, once there are any.
 	accounts string
@@ -72,9 +77,11 @@ func (p *Probe) Cleanup(do func(context.Context)) { p.cleanups = append(p.cleanu
 // Fail ends the check with a finding about an answer. The text says what is expected, and how the
 // answer differs.
 func (p *Probe) Fail(answer Answer, format string, args ...any) {
-	p.end(Failed, "", &Finding{
-		Sent: answer.Request.String(), Came: answer.String(), Problem: fmt.Sprintf(format, args...), Command: answer.Request.Command(),
-	})
+	p.fail(answer, format, fmt.Sprintf(format, args...))
+}
+
+func (p *Probe) fail(answer Answer, cause, problem string) {
+	p.end(Failed, "", &Finding{Sent: answer.Request.String(), Came: answer.String(), Problem: problem, Cause: cause, Command: answer.Request.Command()})
 }
 
 // NotOffered ends the check with a reason why it makes no sense for the resource. Checks call it if
@@ -102,11 +109,69 @@ func (p *Probe) end(outcome Outcome, reason string, finding *Finding) {
 	runtime.Goexit()
 }
 
-// Equal ends the check if two values differ. JSON shows them.
+// Equal ends the check if two values differ, and shows where.
 func (p *Probe) Equal(answer Answer, what string, want, got any) {
-	if !reflect.DeepEqual(want, got) {
-		p.Fail(answer, "%s: %s is expected, %s came", what, inJSON(want), inJSON(got))
+	if reflect.DeepEqual(want, got) {
+		return
 	}
+	text, paths := fmt.Sprintf("%s: %s is expected, %s came", what, inJSON(want), inJSON(got)), []string{what}
+	if differences := diff("", plain(want), plain(got)); len(differences) > 0 && differences[0].path != "" {
+		text, paths = what+" differs:", nil
+		for _, one := range differences {
+			text += fmt.Sprintf("\n%s: %s is expected, %s came", one.path, inShort(one.want), inShort(one.got))
+			paths = append(paths, one.path)
+		}
+	}
+	p.fail(answer, strings.Join(paths, ", "), text)
+}
+
+// difference is a part of two values that differs. A part that is missing is nil.
+type difference struct {
+	path      string
+	want, got any
+}
+
+// diff returns the smallest parts of two values that differ. Lists of different lengths are shown as a whole.
+func diff(path string, want, got any) []difference {
+	wanted, isObject := want.(map[string]any)
+	came, areObjects := got.(map[string]any)
+	if !isObject || !areObjects {
+		wantedItems, isList := want.([]any)
+		items, areLists := got.([]any)
+		if !isList || !areLists || len(wantedItems) != len(items) {
+			if reflect.DeepEqual(want, got) {
+				return nil
+			}
+			return []difference{{strings.TrimPrefix(path, "."), want, got}}
+		}
+		wanted, came = map[string]any{}, map[string]any{}
+		for i := range items {
+			wanted[fmt.Sprint(i)], came[fmt.Sprint(i)] = wantedItems[i], items[i]
+		}
+	}
+	all := maps.Clone(wanted)
+	maps.Copy(all, came)
+	var differences []difference
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		differences = append(differences, diff(path+"."+name, wanted[name], came[name])...)
+	}
+	return differences
+}
+
+// plain returns a value as JSON has it.
+func plain(value any) (plain any) {
+	if json.Unmarshal([]byte(inJSON(value)), &plain) != nil {
+		return value
+	}
+	return plain
+}
+
+// inShort returns a part of an object in JSON, or its beginning.
+func inShort(value any) string {
+	if value == nil {
+		return "nothing"
+	}
+	return excerpt([]byte(inJSON(value)), 200)
 }
 
 func inJSON(value any) string {
@@ -153,26 +218,40 @@ func (p *Probe) CollectionIn(namespace, version string, below ...string) string 
 
 // Do sends a request. It ends the check if no answer comes.
 func (p *Probe) Do(method, path string, body any, options ...Option) Answer {
-	began := time.Now()
-	answer, err := p.run.send(p.ctx, newRequest(method, path, body, options...))
+	answer, err := p.send(p.ctx, newRequest(method, path, body, options...))
 	if err != nil {
-		p.unanswered(answer, began, err)
+		p.unanswered(answer, err)
 	}
 	return answer
 }
 
-// unanswered ends the check because a request got no answer.
-func (p *Probe) unanswered(answer Answer, began time.Time, err error) {
-	if time.Since(began) < Patience {
-		p.inTime()
+// send sends a request, and notes what it may create.
+func (p *Probe) send(ctx context.Context, request Request) (Answer, error) {
+	p.ledger.note(p.ID, request)
+	answer, err := p.run.send(ctx, request)
+	var created struct{ Metadata metav1.ObjectMeta }
+	if request.Method == http.MethodPost && err == nil && answer.Code < 300 && json.Unmarshal(answer.Body, &created) == nil {
+		// The name may come from the server.
+		p.ledger.note(p.ID, Request{Method: http.MethodPut, Path: request.Path + "/" + created.Metadata.Name})
 	}
+	return answer, err
+}
+
+// unanswered ends the check because a request got no answer.
+func (p *Probe) unanswered(answer Answer, err error) {
+	p.inTime()
 	p.Fail(answer, "no answer has come: %v", err)
 }
 
+const interrupted = "the run has been interrupted"
+
 // inTime ends the check without a finding if its time is over. No single request took too long.
 func (p *Probe) inTime() {
-	if p.ctx.Err() != nil {
-		p.NotOffered("the check has not ended within %v: on a machine with less to do, it may", checkTime)
+	switch {
+	case errors.Is(p.ctx.Err(), context.Canceled):
+		p.end(NotChecked, interrupted, nil)
+	case p.ctx.Err() != nil:
+		p.end(NotChecked, fmt.Sprintf("the check has not ended within %v: on a machine with less to do, it may", checkTime), nil)
 	}
 }
 
@@ -235,7 +314,9 @@ func (p *Probe) Items(answer Answer) *unstructured.UnstructuredList {
 // Decode decodes the JSON of an answer and returns the answer. It ends the check if the answer has
 // another code.
 func (p *Probe) Decode(answer Answer, code int, into any) Answer {
-	p.Require(answer, answer.Code == code, "%d is expected", code)
+	if answer.Code != code {
+		p.fail(answer, fmt.Sprintf("%s: %d instead of %d", answer.Request.Method, answer.Code, code), fmt.Sprintf("%d is expected", code))
+	}
 	p.Require(answer, strings.HasPrefix(answer.Header.Get("Content-Type"), "application/json"), "application/json is expected")
 	if into == nil {
 		return answer
@@ -295,26 +376,39 @@ func (p *Probe) OwnNamespace() { p.Namespace = p.OtherNamespace("own") }
 // OtherNamespace makes a namespace that is deleted after the check.
 func (p *Probe) OtherNamespace(suffix string) string {
 	name := p.Name(suffix)
-	if err := p.run.createNamespace(p.ctx, name, map[string]string{Label: p.ID}); err != nil {
+	if err := p.createNamespace(name); err != nil {
+		p.inTime()
 		p.end(Failed, "", &Finding{Problem: err.Error()})
 	}
-	p.Cleanup(func(ctx context.Context) { p.run.remove(ctx, "/api/v1/namespaces/"+name) })
 	return name
 }
 
-// Make creates an object of another kind, for example a policy, and deletes it after the check. The
+// createNamespace creates a namespace that is deleted after the check.
+func (p *Probe) createNamespace(name string) error {
+	answer, err := p.send(p.ctx, newRequest(http.MethodPost, namespaces, map[string]any{
+		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name, "labels": map[string]any{Label: p.ID}},
+	}))
+	if err != nil {
+		return err
+	}
+	if answer.Code != http.StatusCreated {
+		return fmt.Errorf("a namespace for the checks can't be created (%s): a run that writes needs permission for that; with --read-only it writes nothing", statusOf(answer))
+	}
+	return nil
+}
+
+// Make creates an object of another kind, for example a policy, which is deleted after the check. The
 // YAML has placeholders like those of fmt.Sprintf. It ends the check as not offered if the run's
 // user may not create it.
 func (p *Probe) Make(manifest string, values ...any) {
 	object := &unstructured.Unstructured{}
 	err := yaml.Unmarshal(fmt.Appendf(nil, manifest, values...), &object.Object)
 	p.Require(Answer{}, err == nil, "the manifest of the check is no YAML: %v", err)
+	labeled(Label, p.ID)(object)
 	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
-	collection := (&Resource{GroupVersionResource: resource}).path(object.GetNamespace())
-	answer := p.Do(http.MethodPost, collection, object.Object)
+	answer := p.Do(http.MethodPost, (&Resource{GroupVersionResource: resource}).path(object.GetNamespace()), object.Object)
 	p.OnlyIf(answer.Code != http.StatusForbidden && answer.Code != http.StatusNotFound, "the check needs an object that this user can't create: %s", statusOf(answer))
 	p.Decode(answer, http.StatusCreated, nil)
-	p.Cleanup(func(ctx context.Context) { p.run.remove(ctx, collection+"/"+object.GetName()) })
 }
 
 // statusOf returns the message of a Status.
@@ -323,5 +417,5 @@ func statusOf(answer Answer) string {
 	if err := json.Unmarshal(answer.Body, &status); err != nil {
 		return answer.String()
 	}
-	return apierrors.FromObject(&status).Error()
+	return printable(apierrors.FromObject(&status).Error())
 }

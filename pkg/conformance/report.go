@@ -23,6 +23,7 @@ import (
 	"html/template"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -40,17 +41,26 @@ const (
 	Passed Outcome = "passed"
 	// Failed means that it does not. The result has a Finding.
 	Failed Outcome = "failed"
-	// NotOffered means that the check makes no sense for the API. The result has a reason.
+	// NotOffered means that the check makes no sense for the API, or that an option leaves it out. The result has a reason.
 	NotOffered Outcome = "not offered"
+	// NotChecked means that the check makes sense, but could not be made. The result has a reason.
+	NotChecked Outcome = "not checked"
 )
 
 // Report has the results of a run.
 type Report struct {
-	// Server is the version of kube-apiserver.
-	Server  version.Info `json:"server"`
-	Level   Level        `json:"level"`
-	Seed    uint64       `json:"seed"`
-	Results []Result     `json:"results"`
+	// Host is the address of kube-apiserver, and Server its version.
+	Host    string        `json:"host"`
+	Server  version.Info  `json:"server"`
+	Level   Level         `json:"level"`
+	Seed    uint64        `json:"seed"`
+	Began   time.Time     `json:"began"`
+	Took    time.Duration `json:"took"`
+	Results []Result      `json:"results"`
+	// Omitted are resources that were not examined, since their objects act on the whole cluster and no option named them.
+	Omitted []string `json:"omitted,omitempty"`
+	// Left says what the run could not delete.
+	Left []string `json:"left,omitempty"`
 }
 
 // Result is the result of a check for a resource.
@@ -72,6 +82,8 @@ type Finding struct {
 	Came string `json:"came,omitempty"`
 	// Problem says what is expected instead.
 	Problem string `json:"problem"`
+	// Cause is the same text in all findings that probably have one cause.
+	Cause string `json:"cause"`
 	// Command sends the request again, while "kubectl proxy" runs.
 	Command string `json:"command,omitempty"`
 }
@@ -109,19 +121,32 @@ func (r *Report) Write(out io.Writer, format string) error {
 
 // symbol returns the character that reports show for an outcome.
 func (o Outcome) symbol() string {
-	return map[Outcome]string{Passed: "✓", Failed: "✗", NotOffered: "–"}[o]
+	return map[Outcome]string{Passed: "✓", Failed: "✗", NotOffered: "–", NotChecked: "?"}[o]
 }
 
-// Line returns the result in one line.
+// Line returns the result in one line, for a terminal.
 func (r Result) Line() string {
 	line := fmt.Sprintf("%s %s %s", r.Outcome.symbol(), r.Resource, r.Check)
 	if r.Finding != nil {
-		return line + ": " + r.Finding.Problem
+		line += ": " + r.Finding.Problem
 	}
 	if r.Reason != "" {
-		return line + ": " + r.Reason
+		line += ": " + r.Reason
 	}
-	return line
+	return printable(strings.Join(strings.Fields(line), " "))
+}
+
+// printable replaces what would control a terminal. Texts of a report come from servers.
+func printable(text string) string {
+	var safe strings.Builder
+	for _, r := range text {
+		if r == '\n' || strconv.IsPrint(r) {
+			safe.WriteRune(r)
+		} else {
+			safe.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		}
+	}
+	return safe.String()
 }
 
 // Area returns the area of the check.
@@ -148,7 +173,7 @@ func distinct(results []Result, of func(Result) string) []string {
 // Count says how the checks of an area have ended for a resource, for example "✓ 12 ✗ 1".
 func (r *Report) Count(area, resource string) string {
 	var counts []string
-	for _, outcome := range []Outcome{Passed, Failed, NotOffered} {
+	for _, outcome := range []Outcome{Passed, Failed, NotOffered, NotChecked} {
 		count := 0
 		for _, result := range r.Results {
 			if result.Area() == area && result.Resource == resource && result.Outcome == outcome {
@@ -167,15 +192,97 @@ func (r *Report) Having(outcome Outcome) []Result {
 	return slices.DeleteFunc(slices.Clone(r.Results), func(result Result) bool { return result.Outcome != outcome })
 }
 
+// Group has results that are alike, for example findings of one cause.
+type Group []Result
+
+// First returns the first result.
+func (g Group) First() Result { return g[0] }
+
+// Checks names the checks of all results, for example "verbs/get, verbs/list of loaves.v1.example.com".
+func (g Group) Checks() string {
+	var texts []string
+	for _, resource := range distinct(g, func(result Result) string { return result.Resource }) {
+		var ids []string
+		for _, result := range g {
+			if result.Resource == resource {
+				ids = append(ids, result.Check)
+			}
+		}
+		texts = append(texts, strings.Join(ids, ", ")+" of "+resource)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Causes returns the findings, grouped by their causes. A cause of many findings comes before others.
+func (r *Report) Causes() []Group {
+	groups := r.groups(Failed, func(result Result) string { return result.Finding.Cause })
+	slices.SortStableFunc(groups, func(a, b Group) int { return len(b) - len(a) })
+	return groups
+}
+
+// Reasons returns the results with an outcome, grouped by their reasons.
+func (r *Report) Reasons(outcome Outcome) []Group {
+	return r.groups(outcome, func(result Result) string { return result.Reason })
+}
+
+func (r *Report) groups(outcome Outcome, key func(Result) string) []Group {
+	var groups []Group
+	at := map[string]int{}
+	for _, result := range r.Having(outcome) {
+		i, found := at[key(result)]
+		if !found {
+			i = len(groups)
+			at[key(result)], groups = i, append(groups, nil)
+		}
+		groups[i] = append(groups[i], result)
+	}
+	return groups
+}
+
+// Incomplete says what the run has not examined although it should, or returns nothing.
+func (r *Report) Incomplete() []string {
+	var texts []string
+	for _, group := range r.Reasons(NotChecked) {
+		texts = append(texts, fmt.Sprintf("%d of %d checks could not be made: %s", len(group), len(r.Results), group.First().Reason))
+	}
+	if len(r.Having(Passed))+len(r.Having(Failed))+len(texts) == 0 {
+		texts = append(texts, "no check was made: none is offered")
+	}
+	return texts
+}
+
+// Total sums the report up in a line.
+func (r *Report) Total() string {
+	return fmt.Sprintf("%d of %d checks failed, for %d causes; %d passed, %d are not offered, %d could not be made (level %s, seed %d, %s at %s, %s, %v)",
+		len(r.Having(Failed)), len(r.Results), len(r.Causes()), len(r.Having(Passed)), len(r.Having(NotOffered)), len(r.Having(NotChecked)),
+		r.Level, r.Seed, r.Server.GitVersion, r.Host, r.Began.UTC().Format(time.RFC3339), r.Took.Round(time.Second))
+}
+
 func (r *Report) writeText(out io.Writer) error {
-	for _, failure := range r.Having(Failed) {
-		fmt.Fprintf(out, "✗ %s %s\n  Kubernetes: %s\n  written in: %s\n  %s\n",
-			failure.Resource, failure.Check, failure.Rule, failure.Source, strings.ReplaceAll(strings.TrimSpace(failure.Finding.String()), "\n", "\n  "))
+	var text strings.Builder
+	for _, incomplete := range r.Incomplete() {
+		fmt.Fprintf(&text, "INCOMPLETE: %s\n", incomplete)
 	}
-	for _, lacking := range r.Having(NotOffered) {
-		fmt.Fprintln(out, lacking.Line())
+	for _, group := range r.Causes() {
+		failure := group.First()
+		fmt.Fprintf(&text, "✗ %s %s\n", failure.Resource, failure.Check)
+		if others := group[1:]; len(others) > 0 {
+			fmt.Fprintf(&text, "  and %d more findings, probably of the same cause: %s\n", len(others), others.Checks())
+		}
+		fmt.Fprintf(&text, "  Kubernetes: %s\n  written in: %s\n  %s\n", failure.Rule, failure.Source, strings.ReplaceAll(strings.TrimSpace(failure.Finding.String()), "\n", "\n  "))
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, outcome := range []Outcome{NotOffered, NotChecked} {
+		for _, group := range r.Reasons(outcome) {
+			fmt.Fprintf(&text, "%s %s: %s\n", outcome.symbol(), group.Checks(), group.First().Reason)
+		}
+	}
+	for _, omitted := range r.Omitted {
+		fmt.Fprintf(&text, "– %s: not examined, since its objects act on the whole cluster and --resource does not name it\n", omitted)
+	}
+	for _, left := range r.Left {
+		fmt.Fprintf(&text, "LEFT BEHIND: %s\n", left)
+	}
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "\t%s\n", strings.Join(r.Resources(), "\t"))
 	for _, area := range r.Areas() {
 		row := []string{area}
@@ -184,7 +291,12 @@ func (r *Report) writeText(out io.Writer) error {
 		}
 		fmt.Fprintln(table, strings.Join(row, "\t"))
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(&text, r.Total())
+	_, err := io.WriteString(out, printable(text.String()))
+	return err
 }
 
 // suite and its cases are the elements of JUnit that tools read.
@@ -212,13 +324,13 @@ type suiteText struct {
 }
 
 func (r *Report) writeJUnit(out io.Writer) error {
-	all := suite{Name: "conformance", Tests: len(r.Results), Failures: len(r.Having(Failed)), Skipped: len(r.Having(NotOffered))}
+	all := suite{Name: "conformance", Tests: len(r.Results), Failures: len(r.Having(Failed)), Skipped: len(r.Having(NotOffered)) + len(r.Having(NotChecked))}
 	for _, result := range r.Results {
 		one := suiteCase{Class: result.Resource, Name: result.Check, Seconds: fmt.Sprintf("%.3f", result.Took.Seconds())}
 		if result.Finding != nil {
 			one.Failure = &suiteText{result.Finding.Problem, result.Rule + "\n" + result.Source + "\n" + result.Finding.String()}
 		}
-		if result.Outcome == NotOffered {
+		if result.Reason != "" {
 			one.Skipped = &suiteText{Message: result.Reason}
 		}
 		all.Cases = append(all.Cases, one)

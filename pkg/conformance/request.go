@@ -114,7 +114,7 @@ func (r Request) String() string {
 		text.WriteString("\n" + line)
 	}
 	if body, err := r.body(); err == nil && len(body) > 0 {
-		fmt.Fprintf(&text, "\n\n%s", excerpt(body))
+		fmt.Fprintf(&text, "\n\n%s", excerpt(body, shown))
 	}
 	return text.String()
 }
@@ -140,7 +140,7 @@ func (r Request) Command() string {
 		words = append(words, "-H", quote(line))
 	}
 	if body, err := r.body(); err == nil && len(body) > 0 {
-		words = append(words, "--data-binary", quote(excerpt(body)))
+		words = append(words, "--data-binary", quote(excerpt(body, shown)))
 	}
 	return strings.Join(append(words, quote("http://127.0.0.1:8001"+r.target())), " ")
 }
@@ -149,14 +149,14 @@ func (r Request) Command() string {
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // excerpt returns a body for a finding, shortened if it is long.
-func excerpt(body []byte) string {
+func excerpt(body []byte, shown int) string {
 	if !utf8.Valid(body) {
 		return fmt.Sprintf("%d bytes, which begin with %q", len(body), body[:min(len(body), 64)])
 	}
 	if len(body) > shown {
-		return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(string(body[:shown]), ""), len(body))
+		return printable(fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(string(body[:shown]), ""), len(body)))
 	}
-	return string(body)
+	return printable(string(body))
 }
 
 // Answer is the answer to a request.
@@ -174,7 +174,7 @@ func (a Answer) String() string {
 		text += "\nContent-Type: " + kind
 	}
 	if len(a.Body) > 0 {
-		text += "\n\n" + excerpt(bytes.TrimSpace(a.Body))
+		text += "\n\n" + excerpt(bytes.TrimSpace(a.Body), shown)
 	}
 	return text
 }
@@ -182,6 +182,9 @@ func (a Answer) String() string {
 // open sends a request and returns when the header of the answer has come. Like other clients it
 // retries when the server says so.
 func (r *run) open(ctx context.Context, request Request) (*http.Response, error) {
+	if err := r.guard(request.Method, request.Path); err != nil {
+		return nil, err
+	}
 	body, err := request.body()
 	if err != nil {
 		return nil, err
@@ -222,8 +225,10 @@ func retryAfter(response *http.Response) (time.Duration, bool) {
 	return time.Duration(seconds) * time.Second, err == nil && response.StatusCode == http.StatusTooManyRequests
 }
 
-// send sends a request and reads the whole answer.
+// send sends a request and reads the whole answer, within requestTime.
 func (r *run) send(ctx context.Context, request Request) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
 	response, err := r.open(ctx, request)
 	if err != nil {
 		return Answer{Request: request}, err

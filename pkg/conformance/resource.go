@@ -70,7 +70,15 @@ func (r *Resource) path(namespace string) string {
 	return path + "/" + r.Resource
 }
 
-// lacks returns a text if discovery does not list the verb, or "".
+// actsOnCluster reports whether the resource is a cluster-scoped one of Kubernetes and its projects, such as nodes, whose
+// objects others use as soon as they exist.
+func (r *Resource) actsOnCluster() bool {
+	project := !strings.Contains(r.Group, ".") || strings.HasSuffix(r.Group, ".k8s.io") || strings.HasSuffix(r.Group, ".kubernetes.io")
+	return !r.Namespaced && project && r.lacks("", "create") == "" && r.lacks("", "get") == ""
+}
+
+// lacks returns a text if discovery does not list the verb, or "". A collection is only deleted in a namespace of the
+// run.
 func (r *Resource) lacks(subresource, verb string) string {
 	entry, name := r.Discovered, r.Resource
 	if subresource != "" {
@@ -82,6 +90,9 @@ func (r *Resource) lacks(subresource, verb string) string {
 	}
 	if !slices.Contains(entry.Verbs, verb) {
 		return fmt.Sprintf("the verbs of %s in discovery are %s, without %q", name, strings.Join(entry.Verbs, ", "), verb)
+	}
+	if verb == "deletecollection" && !r.Namespaced {
+		return "a deletion of a collection could delete objects of others, since the resource has no namespaces"
 	}
 	return ""
 }

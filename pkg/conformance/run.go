@@ -24,6 +24,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -38,12 +39,12 @@ import (
 )
 
 const (
-	// checkTime bounds a check.
-	checkTime = time.Minute
-	// cleanupTime bounds the cleanup after a check.
-	cleanupTime = 10 * time.Second
+	// checkTime bounds a check, and requestTime each of its requests.
+	checkTime, requestTime = 3 * time.Minute, time.Minute
 	// atOnce is how many checks run at the same time: most of them wait.
 	atOnce = 8
+	// namespaces is the path of all namespaces.
+	namespaces = "/api/v1/namespaces"
 )
 
 // Options select the resources and the checks of a run.
@@ -51,7 +52,8 @@ type Options struct {
 	// GroupVersions are examined with all of their resources. By default they are those of the
 	// examples.
 	GroupVersions []schema.GroupVersion
-	// Resources, if not empty, narrow the run to resources with these names.
+	// Resources, if not empty, narrow the run to resources with these names. Resources whose objects act on the whole
+	// cluster are only examined if they are named.
 	Resources []string
 	// Examples are objects that the API accepts. A second one of a kind shows valid changes. Kinds
 	// without an example get one made from their schema.
@@ -72,8 +74,9 @@ type Options struct {
 	AuditLog string
 	// Seed makes hostile requests repeatable.
 	Seed uint64
-	// Progress is called with each result at once, by one goroutine at a time. It may be nil.
-	Progress func(Result)
+	// Progress is called with a line about each result at once, and from time to time with the checks that run, by one
+	// goroutine at a time. It may be nil.
+	Progress func(line string)
 }
 
 // run is the state of a run.
@@ -87,6 +90,10 @@ type run struct {
 	// wrap wraps all transports.
 	wrap  transport.WrapperFunc
 	hooks *webhooks
+
+	mu sync.Mutex
+	// left is what could not be deleted.
+	left []error
 }
 
 // endpoint is a server, and the client that sends it requests.
@@ -95,33 +102,24 @@ type endpoint struct {
 	client *http.Client
 }
 
-// Run examines an API with the permissions of the configuration's user. It returns an error if it
-// could not begin or its context has ended. Faults of the API are in the report.
+// Run examines an API with the permissions of the configuration's user. It returns an error without a report if it could
+// not begin, and with a report of what it has found if its context has ended. Faults of the API are in the report.
 func Run(ctx context.Context, config *rest.Config, options Options) (*Report, error) {
 	options.Level = cmp.Or(options.Level, Full)
+	if err := options.validate(); err != nil {
+		return nil, err
+	}
 	r, err := newRun(config, options)
 	if err != nil {
 		return nil, err
 	}
-	report := &Report{Level: options.Level, Seed: options.Seed}
+	report := &Report{Host: config.Host, Level: options.Level, Seed: options.Seed, Began: time.Now()}
 	if err := r.read(ctx, "/version", &report.Server); err != nil {
 		return nil, err
 	}
-	var resources []*Resource
-	for _, version := range options.groupVersions() {
-		learned, err := r.learn(ctx, version)
-		if err != nil {
-			return nil, err
-		}
-		resources = append(resources, learned...)
-	}
-	if len(options.Resources) > 0 {
-		resources = slices.DeleteFunc(resources, func(resource *Resource) bool {
-			return !slices.Contains(options.Resources, resource.Resource)
-		})
-	}
-	if len(resources) == 0 {
-		return nil, errors.New("nothing to examine: discovery lists none of the resources; see \"kubectl api-resources\"")
+	resources, err := r.resources(ctx, report)
+	if err != nil {
+		return nil, err
 	}
 	if options.WebhookAddress != "" && !options.ReadOnly {
 		if r.hooks, err = serveWebhooks(options.WebhookAddress); err != nil {
@@ -129,21 +127,71 @@ func Run(ctx context.Context, config *rest.Config, options Options) (*Report, er
 		}
 		defer func() { _ = r.hooks.server.Close() }()
 	}
-	namespace := r.id
+	all := &Probe{run: r, ID: r.id, ctx: ctx, ledger: &ledger{}}
 	if !options.ReadOnly && slices.ContainsFunc(resources, func(resource *Resource) bool { return resource.Namespaced }) {
-		if err := r.createNamespace(ctx, namespace, nil); err != nil {
-			return nil, err
+		if err := all.createNamespace(r.id); err != nil {
+			all.clean(ctx)
+			return nil, errors.Join(append([]error{err}, r.left...)...)
 		}
-		defer r.cleanUp(ctx, func(ctx context.Context) { r.remove(ctx, "/api/v1/namespaces/"+namespace) })
 	}
 	for _, resource := range resources {
-		results, err := r.examine(ctx, resource, namespace)
+		report.Results = append(report.Results, r.examine(ctx, resource, r.id)...)
+	}
+	all.clean(ctx)
+	for _, left := range r.left {
+		report.Left = append(report.Left, left.Error())
+	}
+	report.Took = time.Since(report.Began)
+	return report, ctx.Err()
+}
+
+// validate returns an error about a name that the options mistake.
+func (o Options) validate() error {
+	for _, id := range o.Only {
+		i := slices.IndexFunc(Checks(), func(check Check) bool { return check.ID == id })
+		if i < 0 {
+			return fmt.Errorf("there is no check %q: see the IDs in a report of all checks", id)
+		}
+		if level := cmp.Or(Checks()[i].Level, Basic); !o.Level.Includes(level) {
+			return fmt.Errorf("the check %s is of the level %s, and the run of the level %s", id, level, o.Level)
+		}
+	}
+	return nil
+}
+
+// resources returns the resources to examine. It fails if an option names one that discovery does not have.
+func (r *run) resources(ctx context.Context, report *Report) ([]*Resource, error) {
+	var all, resources []*Resource
+	for _, version := range r.groupVersions() {
+		learned, err := r.learn(ctx, version)
 		if err != nil {
 			return nil, err
 		}
-		report.Results = append(report.Results, results...)
+		all = append(all, learned...)
 	}
-	return report, ctx.Err()
+	for _, name := range r.Resources {
+		if !slices.ContainsFunc(all, func(resource *Resource) bool { return resource.Resource == name }) {
+			return nil, fmt.Errorf("discovery of %v has no resource %q: see \"kubectl api-resources\"", r.groupVersions(), name)
+		}
+	}
+	for _, resource := range all {
+		switch {
+		case len(r.Resources) > 0 && !slices.Contains(r.Resources, resource.Resource):
+		case len(r.Resources) == 0 && !r.ReadOnly && resource.actsOnCluster():
+			report.Omitted = append(report.Omitted, resource.String())
+		default:
+			resources = append(resources, resource)
+		}
+	}
+	for _, example := range r.Examples {
+		if !slices.ContainsFunc(all, func(resource *Resource) bool { return resource.GroupVersionKind() == example.GroupVersionKind() }) {
+			return nil, fmt.Errorf("discovery of %v has no kind %s, of which there is an example", r.groupVersions(), example.GroupVersionKind())
+		}
+	}
+	if len(resources) == 0 {
+		return nil, fmt.Errorf("nothing to examine: discovery of %v lists no resources but %q, whose objects act on the whole cluster, and which have to be named", r.groupVersions(), report.Omitted)
+	}
+	return resources, nil
 }
 
 func (o Options) groupVersions() []schema.GroupVersion {
@@ -166,11 +214,16 @@ func Test(t *testing.T, config *rest.Config, options Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, left := range report.Left {
+		t.Error(left)
+	}
 	for _, result := range report.Results {
 		t.Run(result.Resource+"/"+result.Check, func(t *testing.T) {
 			switch result.Outcome {
 			case Failed:
 				t.Error(result.Finding)
+			case NotChecked:
+				t.Error("not checked:", result.Reason)
 			case NotOffered:
 				t.Log("not offered:", result.Reason)
 			case Passed:
@@ -211,7 +264,7 @@ func newEndpoint(config *rest.Config) (*endpoint, error) {
 }
 
 // examine runs the checks for a resource concurrently.
-func (r *run) examine(ctx context.Context, resource *Resource, namespace string) ([]Result, error) {
+func (r *run) examine(ctx context.Context, resource *Resource, namespace string) []Result {
 	if !resource.Namespaced {
 		namespace = ""
 	}
@@ -220,42 +273,101 @@ func (r *run) examine(ctx context.Context, resource *Resource, namespace string)
 		return !r.Level.Includes(cmp.Or(check.Level, Basic)) || len(r.Only) > 0 && !slices.Contains(r.Only, check.ID)
 	})
 	results := make([]Result, len(checks))
-	var progress sync.Mutex
+	progress := r.progress(len(checks))
 	var running errgroup.Group
 	running.SetLimit(atOnce)
 	for i, check := range checks {
 		running.Go(func() error {
-			probe := &Probe{
-				Resource: resource, Example: example, Namespace: namespace, run: r, check: check,
-				ID:     fmt.Sprintf("%s-%d", r.id, r.probes.Add(1)),
-				result: &Result{Check: check.ID, Rule: check.Rule, Source: check.Source, Resource: resource.String(), Outcome: Passed},
-			}
-			reason := check.notOffered(r.Options, resource)
-			if reason == "" && unable != nil && check.creates() {
-				reason = unable.Error()
-			}
-			if reason != "" {
+			probe := r.probe(ctx, resource, namespace)
+			probe.Example, probe.check = example, check
+			probe.result = &Result{Check: check.ID, Rule: check.Rule, Source: check.Source, Resource: resource.String(), Outcome: Passed}
+			progress.begin(check.ID)
+			switch reason := check.notOffered(r.Options, resource); {
+			case reason != "":
 				probe.result.Outcome, probe.result.Reason = NotOffered, reason
-			} else {
+			case ctx.Err() != nil:
+				probe.result.Outcome, probe.result.Reason = NotChecked, interrupted
+			case unable != nil && check.creates():
+				probe.result.Outcome, probe.result.Reason = NotChecked, unable.Error()
+			default:
 				probe.look(ctx)
 			}
 			results[i] = *probe.result
-			if r.Progress != nil {
-				progress.Lock()
-				defer progress.Unlock()
-				r.Progress(*probe.result)
-			}
+			progress.end(*probe.result)
 			return nil
 		})
 	}
-	return results, running.Wait()
+	_ = running.Wait()
+	progress.stop()
+	// Objects in namespaces of the run go with these.
+	if !r.ReadOnly && !resource.Namespaced && resource.lacks("", "create") == "" && resource.lacks("", "list") == "" {
+		_, left := r.sweep(ctx, resource)
+		r.leave(left)
+	}
+	return results
 }
 
-// creates tells whether the check makes objects of the resource.
+// progress tells Options.Progress about the checks of a resource.
+type progress struct {
+	mu          sync.Mutex
+	tell        func(string)
+	done, total int
+	running     []string
+	silence     *time.Timer
+}
+
+// silent is how long progress is silent while checks run.
+const silent = 10 * time.Second
+
+func (r *run) progress(total int) *progress {
+	p := &progress{tell: r.Progress, total: total}
+	if p.tell == nil {
+		p.tell = func(string) {}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silence = time.AfterFunc(silent, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.tell(fmt.Sprintf("[%d/%d] running: %s", p.done, p.total, strings.Join(p.running, ", ")))
+		p.silence.Reset(silent)
+	})
+	return p
+}
+
+func (p *progress) begin(check string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = append(p.running, check)
+}
+
+func (p *progress) end(result Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done++
+	p.running = slices.DeleteFunc(p.running, func(check string) bool { return check == result.Check })
+	p.tell(fmt.Sprintf("[%d/%d] %s", p.done, p.total, result.Line()))
+	p.silence.Reset(silent)
+}
+
+func (p *progress) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silence.Stop()
+	p.tell = func(string) {}
+}
+
+// probe returns a probe for a resource.
+func (r *run) probe(ctx context.Context, resource *Resource, namespace string) *Probe {
+	return &Probe{Resource: resource, Namespace: namespace, ID: fmt.Sprintf("%s-%d", r.id, r.probes.Add(1)), ctx: ctx, run: r, ledger: &ledger{}}
+}
+
+// creates reports whether the check makes objects of the resource.
 func (c Check) creates() bool { return slices.Contains(c.Needs, "create") }
 
-// look runs the check in a goroutine that the check can end, and then the cleanups.
+// look runs the check in a goroutine that the check can end, and then the clean-up.
 func (p *Probe) look(ctx context.Context) {
+	defer p.clean(ctx)
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
@@ -263,42 +375,13 @@ func (p *Probe) look(ctx context.Context) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+		defer func() {
+			if cause := recover(); cause != nil {
+				p.result.Outcome, p.result.Finding = Failed, &Finding{Problem: fmt.Sprintf("the check did not expect an answer, and panicked: %v", cause)}
+			}
+		}()
 		p.check.Run(p)
 	}()
 	<-ended
 	p.result.Took = time.Since(began)
-	p.run.cleanUp(ctx, func(ctx context.Context) {
-		for _, do := range slices.Backward(p.cleanups) {
-			do(ctx)
-		}
-		if p.check.creates() {
-			p.run.remove(ctx, p.Collection(), p.Selector())
-		}
-	})
-}
-
-// cleanUp calls a function with its own timeout, even if the run has been interrupted.
-func (r *run) cleanUp(ctx context.Context, do func(context.Context)) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
-	defer cancel()
-	do(ctx)
-}
-
-// createNamespace creates a namespace.
-func (r *run) createNamespace(ctx context.Context, name string, labels map[string]string) error {
-	answer, err := r.send(ctx, Request{Method: http.MethodPost, Path: "/api/v1/namespaces", Body: map[string]any{
-		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name, "labels": labels},
-	}})
-	if err != nil {
-		return err
-	}
-	if answer.Code != http.StatusCreated {
-		return fmt.Errorf("a namespace for the checks can't be created (%s): a run that writes needs permission for that; with --read-only it writes nothing", statusOf(answer))
-	}
-	return nil
-}
-
-// remove deletes an object or a collection, and ignores errors.
-func (r *run) remove(ctx context.Context, path string, options ...Option) {
-	_, _ = r.send(ctx, newRequest(http.MethodDelete, path, nil, options...))
 }

@@ -48,8 +48,14 @@ type Event struct {
 func (p *Probe) Watch(options ...Option) *Watch {
 	request := newRequest(http.MethodGet, p.Collection(), nil, append(options, Query("watch", "true"), p.Selector())...)
 	answer := Answer{Request: request}
+	began := time.Now()
 	response, err := p.run.open(p.ctx, request)
-	p.Require(answer, err == nil, "no watch begins: %v", err)
+	if err != nil {
+		if time.Since(began) < requestTime {
+			p.inTime()
+		}
+		p.Fail(answer, "no watch begins: %v", err)
+	}
 	answer.Code, answer.Header = response.StatusCode, response.Header
 	body := bufio.NewReader(response.Body)
 	var frames *json.Decoder

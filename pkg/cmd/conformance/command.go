@@ -18,6 +18,7 @@ limitations under the License.
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,13 +36,15 @@ func NewCommand(name string) *cobra.Command {
 	var options conformance.Options
 	var kubeconfig, context, level, format string
 	var versions, examples []string
+	var clean bool
 	cmd := &cobra.Command{
 		Use:   name,
 		Short: "Finds out where an API differs from Kubernetes",
 		Long: "Examines the API of an APIService, a CustomResourceDefinition or a built-in group through kube-apiserver, and prints how it differs from the behaviour that clients of Kubernetes rely on. " +
-			"Objects are created in namespaces of its own, and deleted. The exit code is 1 if there is a difference.",
+			"Objects are created in namespaces of its own, and deleted by their names. The exit code is 1 if there is a difference, and 2 if the API could not be examined, or less of it than was asked for.",
 		Example: "  conformance --group-version apps/v1 --resource deployments --example deployment.yaml\n" +
-			"  conformance --group-version metrics.k8s.io/v1beta1 --read-only -o html >report.html",
+			"  conformance --group-version metrics.k8s.io/v1beta1 --read-only -o html >report.html\n" +
+			"  conformance --clean",
 		Args:         cobra.NoArgs,
 		Version:      version.Get().GitVersion,
 		SilenceUsage: true,
@@ -66,18 +69,18 @@ func NewCommand(name string) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("no cluster is known (%w): name a kubeconfig with --kubeconfig", err)
 			}
-			options.Progress = func(result conformance.Result) { fmt.Fprintln(cmd.ErrOrStderr(), result.Line()) }
-			report, err := conformance.Run(cmd.Context(), config, options)
-			if err != nil {
+			options.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
+			if clean {
+				return conformance.Clean(cmd.Context(), config, options.Progress)
+			}
+			report, interrupted := conformance.Run(cmd.Context(), config, options)
+			if report == nil {
+				return interrupted
+			}
+			if err := errors.Join(report.Write(cmd.OutOrStdout(), format), interrupted); err != nil {
 				return err
 			}
-			if err := report.Write(cmd.OutOrStdout(), format); err != nil {
-				return err
-			}
-			if failed := len(report.Having(conformance.Failed)); failed > 0 {
-				return fmt.Errorf("%d checks failed", failed)
-			}
-			return nil
+			return judge(report)
 		},
 	}
 	flags := cmd.Flags()
@@ -93,8 +96,37 @@ func NewCommand(name string) *cobra.Command {
 	flags.StringVar(&options.AuditLog, "audit-log", "", "File to which the API's server writes audit events. Without it audit is not examined.")
 	flags.Uint64Var(&options.Seed, "seed", 1, "Seed of hostile requests.")
 	flags.StringVarP(&format, "output", "o", "text", "Format of the report: "+strings.Join(conformance.Formats(), ", ")+".")
-	cmd.MarkFlagsOneRequired("group-version", "example")
+	flags.BoolVar(&clean, "clean", false, "Examine nothing, but delete all objects that earlier runs have left because they were killed. No run may go on meanwhile.")
+	cmd.MarkFlagsOneRequired("group-version", "example", "clean")
 	return cmd
+}
+
+// errDiffers is the error of a whole run that has found differences.
+var errDiffers = errors.New("the API differs from Kubernetes")
+
+// judge returns an error unless a run has examined all that it should, and all of it is as in Kubernetes.
+func judge(report *conformance.Report) error {
+	failed := len(report.Having(conformance.Failed))
+	switch {
+	case len(report.Incomplete()) > 0:
+		return fmt.Errorf("not all that was asked for could be examined; %d checks failed", failed)
+	case failed > 0:
+		return fmt.Errorf("%w: %d checks failed", errDiffers, failed)
+	case len(report.Left) > 0:
+		return fmt.Errorf("%d objects could not be deleted", len(report.Left))
+	}
+	return nil
+}
+
+// ExitCode returns the exit code for an error of the command: 1 if the API differs, and 2 if it could not be examined.
+func ExitCode(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errDiffers):
+		return 1
+	}
+	return 2
 }
 
 // parseVersions takes group versions as kubectl prints them: "apps/v1" or "v1".

@@ -37,7 +37,6 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/conformance"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/conformance/broken"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
@@ -193,13 +192,13 @@ func TestStrangers(t *testing.T) {
 
 // TestBroken breaks one behaviour after the other: the check that is for it fails.
 func TestBroken(t *testing.T) {
-	transports, checks := broken.Transports(), conformance.Checks()
+	transports, checks := transports(), conformance.Checks()
 	require.Len(t, transports, len(checks), "there is one transport for each check")
 	reports := make([]*conformance.Report, len(checks))
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for i, check := range checks {
-		require.Contains(t, transports, check.ID, "no transport in package broken is for this check")
+		require.Contains(t, transports, check.ID, "no transport is for this check")
 		options := pizzas(t)
 		options.Only = []string{check.ID}
 		group.Go(func() (err error) {
@@ -219,7 +218,7 @@ func TestBroken(t *testing.T) {
 // TestBrokenAlone shows that a check fails for its own reason only: no transport fails another check.
 func TestBrokenAlone(t *testing.T) {
 	framework.Long(t, "TestBroken shows that each check sees what it is for")
-	for id, transport := range broken.Transports() {
+	for id, transport := range transports() {
 		t.Run(id, func(t *testing.T) {
 			t.Parallel()
 			report, err := examineBroken(t, transport, pizzas(t))
@@ -234,7 +233,7 @@ func TestBrokenAlone(t *testing.T) {
 }
 
 // examineBroken runs checks through a transport.
-func examineBroken(t *testing.T, transport broken.Transport, options conformance.Options) (*conformance.Report, error) {
+func examineBroken(t *testing.T, transport Transport, options conformance.Options) (*conformance.Report, error) {
 	t.Helper()
 	config := rest.CopyConfig(cp.RESTConfig())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport(next) })

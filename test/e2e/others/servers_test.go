@@ -240,7 +240,7 @@ func TestServers(t *testing.T) {
 			require.NoError(t, os.WriteFile(examples, []byte(server.examples), 0o600))
 			options := conformance.Options{
 				GroupVersions: server.Versions, Resources: server.resources, Level: conformance.Hostile, WebhookAddress: "127.0.0.1:0",
-				Progress: func(result conformance.Result) { t.Log(result.Line()) },
+				Progress: func(line string) { t.Log(line) },
 			}
 			var err error
 			options.Examples, err = conformance.ReadExamples(examples)

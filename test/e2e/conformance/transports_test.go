@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package broken
+package conformance
 
 import (
 	"bytes"
@@ -43,8 +43,8 @@ const (
 	version, another = `"resourceVersion":"\d+"`, `"resourceVersion":"1"`
 )
 
-// Transports returns transports that each break the behaviour of one check, by the ID of the check.
-func Transports() map[string]Transport {
+// transports returns transports that each break the behaviour of one check, by the ID of the check.
+func transports() map[string]Transport {
 	get, post, put, patch, remove := method(http.MethodGet), method(http.MethodPost), method(http.MethodPut), method(http.MethodPatch), method(http.MethodDelete)
 	reads := func(request *http.Request) bool { return get(request) && !watches(request) }
 
@@ -121,7 +121,7 @@ func Transports() map[string]Transport {
 		"resourceVersion/future":     code(http.StatusGatewayTimeout, http.StatusInternalServerError, reads, with("resourceVersion", "")),
 		"resourceVersion/refused":    code(http.StatusUnprocessableEntity, http.StatusBadRequest, reads, with("resourceVersionMatch", "Nearly")),
 		"resourceVersion/pages":      text(items, noItems, reads, with("continue", ""), with("limit", "2")),
-		"resourceVersion/remaining":  text(`,"remainingItemCount":\d+`, "", reads, with("limit", "1")),
+		"resourceVersion/remaining":  text(`"remainingItemCount":\d+`, `"remainingItemCount":99`, reads, with("limit", "1")),
 		"resourceVersion/expired":    fails(reads, with("resourceVersion", "1"), with("resourceVersionMatch", "Exact"), without("limit"), without("continue")),
 
 		"watch/order":          text(`^\{"type":"DELETED"(.*)"resourceVersion":"\d+"(.*example\.com/changed")`, `{"type":"DELETED"${1}"resourceVersion":"1"${2}`, watches),

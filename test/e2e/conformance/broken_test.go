@@ -14,9 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package broken has transports that break one behaviour of an API each. They show that the checks
-// of package conformance find faults.
-package broken
+package conformance
 
 import (
 	"bufio"
