@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -29,7 +30,7 @@ import (
 // action is a verb of the resource or of one of its subresources.
 type action struct{ verb, subresource string }
 
-// writes tells whether admission is asked about the action. A get of a subresource may be a
+// writes reports whether admission is asked about the action. A get of a subresource may be a
 // connection, but nothing in discovery says so.
 func (a action) writes() bool { return !slices.Contains([]string{"get", "list", "watch"}, a.verb) }
 
@@ -76,13 +77,18 @@ func (p *Probe) subject(suffix string) *unstructured.Unstructured {
 	return object
 }
 
-// unchanged ends the check if the object is not as before.
+// unchanged ends the check if the object is not as before. Beside controllers it looks at the metadata only: they also
+// remove what they do not own, such as taints.
 func (p *Probe) unchanged(object *unstructured.Unstructured) {
 	if object.GetUID() == "" {
 		return
 	}
 	answer := p.Get(object.GetName())
-	p.Same(answer, "the object after requests that were refused", object, p.Object(answer, http.StatusOK))
+	now := p.Object(answer, http.StatusOK)
+	if slices.ContainsFunc(now.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return !slices.Contains(managers(), entry.Manager) }) {
+		object, now = onlyMetadata(object), onlyMetadata(now)
+	}
+	p.Same(answer, "the object after requests that were refused", object, now)
 }
 
 // act does an action on an object, as a dry run. It succeeds with the permission, unless a

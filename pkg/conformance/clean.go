@@ -53,7 +53,7 @@ type ledger struct {
 // note adds the object that a request may create, by its name alone: a server may ignore that the request is a dry run,
 // or create the object and then fail.
 func (l *ledger) note(id string, request Request) {
-	target := request.Path
+	target, _, _ := strings.Cut(request.Path, "?")
 	switch request.Method {
 	case http.MethodPost:
 		object, _ := request.Body.(map[string]any)
@@ -86,6 +86,7 @@ func owner(object *unstructured.Unstructured) string {
 // guard returns an error if a request could delete objects of others. A collection is only deleted in a namespace of
 // the run, since a server may ignore selectors and dry runs.
 func (r *run) guard(method, target string) error {
+	target, _, _ = strings.Cut(target, "?")
 	decoded, err := url.PathUnescape(target)
 	own := func(part string) bool { return strings.HasPrefix(part, r.id) }
 	if method == http.MethodDelete && (err != nil || !slices.ContainsFunc(strings.Split(path.Clean(decoded), "/"), own)) {

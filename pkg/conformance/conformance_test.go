@@ -121,7 +121,7 @@ func TestReportIsWritten(t *testing.T) {
 	for format, want := range map[string]string{
 		"text": `INCOMPLETE: 1 of 5 checks could not be made: no \x1b[2Jexample
 ✗ loaves.v1.example.com watch/order
-  and 1 more findings, probably of the same cause: watch/resume of loaves.v1.example.com
+  probably of the same cause: watch/resume of loaves.v1.example.com
   Kubernetes: Events have an order.
   written in: https://example.com/c
   problem:
@@ -139,7 +139,7 @@ LEFT BEHIND: /a is left
        loaves.v1.example.com
 verbs  ✓ 1 – 1
 watch  ✗ 2 ? 1
-2 of 5 checks failed, for 1 causes; 1 passed, 1 are not offered, 1 could not be made (level full, seed 0, v1.37.1 at https://kube, 1970-01-01T00:00:00Z, 1m0s)
+2 of 5 checks failed (causes: 1), 1 passed, 1 are not offered, 1 could not be made (level full, seed 0, v1.37.1 at https://kube, 1970-01-01T00:00:00Z, 1m0s)
 `,
 		"junit": `<?xml version="1.0" encoding="UTF-8"?>
 <testsuite name="conformance" tests="5" failures="2" skipped="2">
@@ -351,6 +351,7 @@ func TestGuard(t *testing.T) {
 		"/api/v1/nodes/conformance-other-1-a":                     false,
 		"/api/v1/namespaces/default/secrets":                      false,
 		"/api/v1/namespaces/conformance-abcde/../default/secrets": false,
+		"/api/v1/nodes?a=/conformance-abcde":                      false,
 		"/api/v1/nodes/%zz":                                       false,
 		"/apis/example.com/v1/namespaces/a%20b/loaves/conformance-abcde-1-a-missing": true,
 	} {
@@ -392,6 +393,7 @@ func TestLedger(t *testing.T) {
 		"dry run":       {newRequest(http.MethodPost, "/api/v1/nodes", object("c-1-a"), Query("dryRun", "All")), []string{"/api/v1/nodes/c-1-a"}},
 		"apply":         {newRequest(http.MethodPatch, "/api/v1/nodes/c-1-a", "{}"), []string{"/api/v1/nodes/c-1-a"}},
 		"update":        {newRequest(http.MethodPut, "/api/v1/nodes/c-1-a", "{}"), []string{"/api/v1/nodes/c-1-a"}},
+		"in a query":    {newRequest(http.MethodPost, "/api/v1/nodes?dryRun=All", object("c-1-a")), []string{"/api/v1/nodes/c-1-a"}},
 		"subresource":   {newRequest(http.MethodPost, "/api/v1/pods/c-1-a/eviction", object("c-1-a")), nil},
 		"status":        {newRequest(http.MethodPatch, "/api/v1/nodes/c-1-a/status", "{}"), nil},
 		"name of other": {newRequest(http.MethodPost, "/api/v1/nodes", object("a")), nil},

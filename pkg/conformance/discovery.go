@@ -165,7 +165,7 @@ func (p *Probe) tryVerbs(entry metav1.APIResource, subresource string, verbs ...
 	}
 }
 
-// speaksOf tells whether an answer is about an object of that name, not about a path.
+// speaksOf reports whether an answer is about an object of that name, not about a path.
 func speaksOf(answer Answer, name string) bool { return strings.Contains(string(answer.Body), name) }
 
 // builtin excludes the core group, which has its own root.

@@ -54,6 +54,8 @@ type Example struct {
 	object *unstructured.Unstructured
 	// Changes are valid values of fields other than those of the object.
 	Changes []Change
+	// persists reports whether a dry run has created an object.
+	persists bool
 }
 
 // Change is a field and a valid value.
@@ -62,7 +64,7 @@ type Change struct {
 	Value any
 }
 
-// in tells whether an object has the value.
+// in reports whether an object has the value.
 func (c Change) in(object *unstructured.Unstructured) bool {
 	value, _, _ := unstructured.NestedFieldNoCopy(object.Object, c.Path...)
 	return reflect.DeepEqual(value, c.Value)
@@ -104,6 +106,15 @@ func (r *run) example(ctx context.Context, resource *Resource, namespace string)
 	if len(given) > 1 {
 		others = differences(example.object.Object, stripped(given[1]).Object, nil)
 	}
+	dry := maker.probe.New("dry")
+	if _, err := maker.probe.send(ctx, newRequest(http.MethodPost, maker.probe.Collection(), dry.Object, Query("dryRun", "All"))); err != nil {
+		return nil, err
+	}
+	read, err := maker.probe.send(ctx, newRequest(http.MethodGet, maker.probe.Collection(dry.GetName()), nil))
+	if err != nil {
+		return nil, err
+	}
+	example.persists = read.Code == http.StatusOK
 	example.Changes, err = maker.changes(created, append(others, maker.candidates(example.object.Object, maker.root(), nil)...))
 	return example, err
 }
@@ -197,12 +208,8 @@ func (m exampleMaker) make(created *unstructured.Unstructured) (*unstructured.Un
 
 // create creates an object, without a dry run, which the server may not know. If it is refused, created stays empty.
 func (m exampleMaker) create(object, created *unstructured.Unstructured) (Answer, error) {
-	object = object.DeepCopy()
-	object.SetGroupVersionKind(m.resource.GroupVersionKind())
-	object.SetName(m.probe.ID)
-	object.SetNamespace(m.probe.Namespace)
-	labeled(Label, m.probe.ID)(object)
-	answer, err := m.probe.send(m.probe.ctx, newRequest(http.MethodPost, m.probe.Collection(), object.Object))
+	m.probe.Example = &Example{object: object}
+	answer, err := m.probe.send(m.probe.ctx, newRequest(http.MethodPost, m.probe.Collection(), m.probe.New("example").Object))
 	if err == nil && (answer.Code == http.StatusCreated || answer.Code == http.StatusOK) {
 		err = json.Unmarshal(answer.Body, &created.Object)
 	}
@@ -212,7 +219,7 @@ func (m exampleMaker) create(object, created *unstructured.Unstructured) (Answer
 // index matches an index or a key in the path of a field.
 var index = regexp.MustCompile(`\[([^\]]*)\]`)
 
-// correct changes the fields of an object that validation refused. It tells whether it changed any.
+// correct changes the fields of an object that validation refused. It reports whether it changed any.
 func (m exampleMaker) correct(object *unstructured.Unstructured, refusal Answer, attempt int) bool {
 	var status metav1.Status
 	if json.Unmarshal(refusal.Body, &status) != nil || status.Details == nil {
@@ -236,7 +243,7 @@ func (m exampleMaker) correct(object *unstructured.Unstructured, refusal Answer,
 // supportedValue matches the first supported value that validation names.
 var supportedValue = regexp.MustCompile(`supported values: "([^"]*)"`)
 
-// set sets a field or an element of a list within a value, and tells whether it could. The value is
+// set sets a field or an element of a list within a value, and reports whether it could. The value is
 // at a path of the example.
 func (m exampleMaker) set(value any, path, at []string, to any) bool {
 	at = append(at, path[0])
@@ -396,7 +403,7 @@ func (m exampleMaker) changes(created *unstructured.Unstructured, candidates []C
 		if change.in(created) || unstructured.SetNestedField(patch, change.Value, change.Path...) != nil {
 			continue
 		}
-		answer, err := m.probe.send(m.probe.ctx, newRequest(http.MethodPatch, m.probe.Collection(m.probe.ID), patch, Query("dryRun", "All"), Header("Content-Type", string(types.MergePatchType))))
+		answer, err := m.probe.send(m.probe.ctx, newRequest(http.MethodPatch, m.probe.Collection(m.probe.Name("example")), patch, Query("dryRun", "All"), Header("Content-Type", string(types.MergePatchType))))
 		if err != nil {
 			return nil, err
 		}

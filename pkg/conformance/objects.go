@@ -182,6 +182,9 @@ func (p *Probe) Same(answer Answer, what string, want, got *unstructured.Unstruc
 			continue
 		}
 		for _, object := range []*unstructured.Unstructured{want, got} {
+			if entry.Subresource == "status" { // The server may set more of it, such as times of transitions.
+				delete(object.Object, "status")
+			}
 			for _, always := range []string{"resourceVersion", "generation", "managedFields"} {
 				unstructured.RemoveNestedField(object.Object, "metadata", always)
 			}
@@ -233,9 +236,9 @@ func (p *Probe) missing(answer Answer) {
 	p.Equal(answer, "the details' name, group and resource", want, metav1.StatusDetails{Name: status.Details.Name, Group: status.Details.Group, Kind: status.Details.Kind})
 }
 
-// gone waits until an object can't be read. Objects of some kinds end gracefully.
+// gone waits until an object can't be read. Objects of some kinds end gracefully, or once a controller allows it.
 func (p *Probe) gone(name string) {
-	p.Eventually(func() Answer { return p.Get(name) }, until("404 is expected", func(answer Answer) bool { return answer.Code == http.StatusNotFound }))
+	p.Within(controllerPatience, func() Answer { return p.Get(name) }, until("404 is expected", func(answer Answer) bool { return answer.Code == http.StatusNotFound }))
 }
 
 // beingDeleted waits until an object is being deleted.

@@ -193,7 +193,7 @@ func (p *Probe) references(answer Answer) {
 	walk(document)
 }
 
-// leads tells whether a reference leads to a part of the document.
+// leads reports whether a reference leads to a part of the document.
 func leads(document map[string]any, reference string) bool {
 	path, isLocal := strings.CutPrefix(reference, "#/")
 	var part any = document

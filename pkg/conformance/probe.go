@@ -359,7 +359,7 @@ func (p *Probe) Within(patience time.Duration, send func() Answer, missing func(
 			return answer
 		}
 		if time.Now().After(deadline) {
-			p.Fail(answer, "%s within %v", text, patience)
+			p.fail(answer, text, fmt.Sprintf("%s within %v", text, patience))
 		}
 		select {
 		case <-p.ctx.Done():

@@ -253,7 +253,7 @@ func (r *Report) Incomplete() []string {
 
 // Total sums the report up in a line.
 func (r *Report) Total() string {
-	return fmt.Sprintf("%d of %d checks failed, for %d causes; %d passed, %d are not offered, %d could not be made (level %s, seed %d, %s at %s, %s, %v)",
+	return fmt.Sprintf("%d of %d checks failed (causes: %d), %d passed, %d are not offered, %d could not be made (level %s, seed %d, %s at %s, %s, %v)",
 		len(r.Having(Failed)), len(r.Results), len(r.Causes()), len(r.Having(Passed)), len(r.Having(NotOffered)), len(r.Having(NotChecked)),
 		r.Level, r.Seed, r.Server.GitVersion, r.Host, r.Began.UTC().Format(time.RFC3339), r.Took.Round(time.Second))
 }
@@ -267,7 +267,7 @@ func (r *Report) writeText(out io.Writer) error {
 		failure := group.First()
 		fmt.Fprintf(&text, "✗ %s %s\n", failure.Resource, failure.Check)
 		if others := group[1:]; len(others) > 0 {
-			fmt.Fprintf(&text, "  and %d more findings, probably of the same cause: %s\n", len(others), others.Checks())
+			fmt.Fprintf(&text, "  probably of the same cause: %s\n", others.Checks())
 		}
 		fmt.Fprintf(&text, "  Kubernetes: %s\n  written in: %s\n  %s\n", failure.Rule, failure.Source, strings.ReplaceAll(strings.TrimSpace(failure.Finding.String()), "\n", "\n  "))
 	}

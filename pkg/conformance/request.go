@@ -219,7 +219,7 @@ func (r *run) open(ctx context.Context, request Request) (*http.Response, error)
 	}
 }
 
-// retryAfter tells whether a server has asked to retry, and after how long.
+// retryAfter reports whether a server has asked to retry, and after how long.
 func retryAfter(response *http.Response) (time.Duration, bool) {
 	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
 	return time.Duration(seconds) * time.Second, err == nil && response.StatusCode == http.StatusTooManyRequests

@@ -70,7 +70,7 @@ func (p *Probe) denied(doors []Option, who ...Option) {
 	p.unchanged(object)
 }
 
-// granted tells whether every user has the permission, for example for self-reviews.
+// granted reports whether every user has the permission, for example for self-reviews.
 func (p *Probe) granted(a action) bool {
 	answer := p.Do(http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", map[string]any{
 		"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": map[string]any{

@@ -134,8 +134,8 @@ func (w *Watch) Next() (event Event, ok bool) {
 	select {
 	case event, ok = <-w.events:
 		return event, ok
-	case <-time.After(Patience):
-		w.probe.Fail(w.answer, "no event has come within %v", Patience)
+	case <-time.After(controllerPatience): // A deletion may wait for a controller.
+		w.probe.Fail(w.answer, "no event has come within %v", controllerPatience)
 	case <-w.probe.ctx.Done():
 		w.probe.inTime()
 	}

@@ -409,7 +409,7 @@ func nulled(sent, came any) any {
 	return sent
 }
 
-// within tells whether whole, which may be nil, has all fields of part.
+// within reports whether whole, which may be nil, has all fields of part.
 func within(part, whole any) bool {
 	return whole != nil && equality.Semantic.DeepDerivative(part, whole)
 }

@@ -73,11 +73,11 @@ func NewCommand(name string) *cobra.Command {
 			if clean {
 				return conformance.Clean(cmd.Context(), config, options.Progress)
 			}
-			report, interrupted := conformance.Run(cmd.Context(), config, options)
+			report, err := conformance.Run(cmd.Context(), config, options)
 			if report == nil {
-				return interrupted
+				return err
 			}
-			if err := errors.Join(report.Write(cmd.OutOrStdout(), format), interrupted); err != nil {
+			if err := report.Write(cmd.OutOrStdout(), format); err != nil {
 				return err
 			}
 			return judge(report)
@@ -87,7 +87,7 @@ func NewCommand(name string) *cobra.Command {
 	flags.StringVar(&kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster. By default it is found as kubectl finds it.")
 	flags.StringVar(&context, "context", "", "Context of the kubeconfig.")
 	flags.StringSliceVar(&versions, "group-version", nil, "Group version to examine, for example apps/v1, or v1 for the core group. By default they are those of the examples.")
-	flags.StringSliceVar(&options.Resources, "resource", nil, "Resource to examine, for example deployments. By default it is all of the group version.")
+	flags.StringSliceVar(&options.Resources, "resource", nil, "Resource to examine, for example deployments. By default it is all of the group version but cluster-scoped ones of Kubernetes, whose objects act on the whole cluster.")
 	flags.StringArrayVar(&examples, "example", nil, "File or directory with objects that the API accepts. A second object of a kind shows what may be changed. By default examples are made from the schema.")
 	flags.StringVar(&level, "level", string(conformance.Full), "How much is asked: basic, full, or hostile, which adds requests that no honest client sends.")
 	flags.BoolVar(&options.ReadOnly, "read-only", false, "Leave out all checks that write.")

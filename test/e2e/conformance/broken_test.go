@@ -37,7 +37,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip calls the function.
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// match tells whether a transport is for a request. All matches of a transport have to agree.
+// match reports whether a transport is for a request. All matches of a transport have to agree.
 type match func(*http.Request) bool
 
 func all(request *http.Request, matches []match) bool {
