@@ -110,6 +110,11 @@ func WriteBundle(ctx context.Context, config Config, results []Result, out io.Wr
 			return err
 		}
 	}
+	results = slices.Clone(results)
+	for i := range results { // Before they are wrapped.
+		result := &results[i]
+		result.Cause, result.Fix, result.Command = b.text(result.Cause), b.text(result.Fix), b.text(result.Command)
+	}
 	var findings bytes.Buffer
 	if err := Print(&findings, results); err != nil {
 		return err

@@ -49,6 +49,7 @@ func TestRedactText(t *testing.T) {
 	r := &redactor{}
 	r.learn(corev1.Secret{Data: map[string][]byte{
 		"key": []byte("known-value\n"), "short": []byte("true"),
+		"file": []byte("[b2]\ntype = b2\nkey = K001confidential\nanother confidential line\n"), "quoted": []byte(`con"fidential`),
 		"tls.crt": []byte("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"),
 	}})
 	certificate := base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"))
@@ -61,7 +62,28 @@ func TestRedactText(t *testing.T) {
 		"a key that is cut off":          {"-----BEGIN PRIVATE KEY-----\nMHcC", "REDACTED"},
 		"a key in base64":                {"x: " + base64.StdEncoding.EncodeToString([]byte("-----BEGIN RSA PRIVATE KEY-----\nMHcC\n")), "x: REDACTED"},
 		"a token":                        {"got eyJhbGciOiJSUzI1.eyJpc3MiOiJrdWJl.c2lnbmF0dXJl from", "got REDACTED from"},
-		"a header":                       {`"Authorization: Bearer abc.def-123"`, `"Authorization: Bearer REDACTED"`},
+		"a header":                       {`"Authorization: Bearer abc.def-123" next`, `"Authorization: REDACTED" next`},
+		"a header of a command":          {"curl -H 'authorization: Digest username=\"a\", response=\"b\"' x", "curl -H 'authorization: REDACTED' x"},
+		"a header of another scheme":     {"Authorization: AWS4-HMAC-SHA256 Credential=a/b, SignedHeaders=host, Signature=c\nnext", "Authorization: REDACTED\nnext"},
+		"a header with an API key":       {"Proxy-Authorization: ApiKey abc def\nnext", "Proxy-Authorization: REDACTED\nnext"},
+		"a header in JSON":               {`{"Authorization":"Digest a=\"b\", c=\"d\"","x":"y"}`, `{"Authorization":"REDACTED","x":"y"}`},
+		"cookies":                        {"Cookie: a=b; session=confidential\nSet-Cookie: c=d; Path=/", "Cookie: REDACTED\nSet-Cookie: REDACTED"},
+		"a line of a Secret":             {"2026-11-29T10:00:00Z [b2]\n2026-11-29T10:00:00Z key = K001confidential\n2026-11-29T10:00:00Z another confidential line", "2026-11-29T10:00:00Z [b2]\n2026-11-29T10:00:00Z key = REDACTED\n2026-11-29T10:00:00Z REDACTED"},
+		"a Secret's value in JSON":       {`{"x":"con\"fidential"}`, `{"x":"REDACTED"}`},
+		"a Secret's value in a URL":      {"/x?y=con%22fidential", "/x?y=REDACTED"},
+		"a key in a log":                 {"2026-11-29T10:00:00Z -----BEGIN PRIVATE KEY-----\n2026-11-29T10:00:00Z MIIEvQ\n2026-11-29T10:00:01Z q9wR1h\n2026-11-29T10:00:02Z -----END PRIVATE KEY-----\nnext", "2026-11-29T10:00:00Z REDACTED\nnext"},
+		"a key without its beginning":    {"2026-11-29T10:00:00Z MIIEvQ\n2026-11-29T10:00:02Z -----END PRIVATE KEY-----\nnext", "REDACTED\nnext"},
+		"a key in JSON":                  {`{"private_key": "-----BEGIN PRIVATE KEY-----\nMIIEvQ\n-----END PRIVATE KEY-----\n", "a": "b"}`, `{"private_key": "REDACTED\n", "a": "b"}`},
+		"a password with a slash":        {"postgres://user:con/fid@ential@db/x", "postgres://REDACTEDdb/x"},
+		"a URL with a version":           {"see https://pkg.go.dev/k8s.io/api@v1 and a@example.com", "see https://pkg.go.dev/k8s.io/api@v1 and a@example.com"},
+		"escaped quotes":                 {`{"password":"abc\"confidential","a":"b"}`, `{"password":"REDACTED","a":"b"}`},
+		"escaped quotes in a string":     {`body="{\"password\":\"abc\\\"confidential\",\"a\":\"b\"}"`, `body="{\"password\":\"REDACTED\",\"a\":\"b\"}"`},
+		"quotes of YAML":                 {"password: 'con''fidential' # x", "password: 'REDACTED' # x"},
+		"a string that is cut off":       {`{"password":"confidential and more`, `{"password":"REDACTED"`},
+		"a list in YAML":                 {"passwords:\n- confidential1\n- confidential2\nname: x", "passwords: REDACTED\nname: x"},
+		"a list in JSON":                 {`{"passwords": ["confidential1", "confidential2"], "a": "b"}`, `{"passwords": REDACTED, "a": "b"}`},
+		"a list of references":           {"imagePullSecrets:\n- name: x\nsecrets:\n- name: y", "imagePullSecrets:\n- name: x\nsecrets:\n- name: y"},
+		"XML":                            {`<a><password type="x">confidential</password><name>b</name></a>`, `<a><password type="x">REDACTED</password><name>b</name></a>`},
 		"a flag":                         {"--password=hunter2 --v=2", "--password=REDACTED --v=2"},
 		"YAML":                           {"password: hunter2\nname: x", "password: REDACTED\nname: x"},
 		"JSON":                           {`{"token": "hunter2", "name": "x"}`, `{"token": "REDACTED", "name": "x"}`},
@@ -180,7 +202,7 @@ func TestBundle(t *testing.T) {
 		require.NotContains(t, content, planted, name)
 		require.NotContains(t, content, encoded, name)
 	}
-	require.Equal(t, "failure  etcd  the URL with REDACTED does not answer: start it\n", files["findings.txt"])
+	require.Equal(t, "failure  etcd  the URL with REDACTED does not answer\n         fix: start it\n", files["findings.txt"])
 	require.Equal(t, "it connects by REDACTED\nand works\n", files["logs/apiserver-0/apiserver.log"])
 	require.Equal(t, "it had connected by REDACTED\n", files["logs/apiserver-0/apiserver.previous.log"])
 	require.Equal(t, `connections{dsn="REDACTED"} 1`, files["metrics/apiserver-0.txt"])

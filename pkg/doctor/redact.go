@@ -18,7 +18,9 @@ package doctor
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,24 +30,37 @@ import (
 
 const (
 	redacted = "REDACTED"
-	// shortestSecret is the least length of a Secret's value that is removed. Shorter ones would be
-	// found everywhere.
+	// shortestSecret and shortestLine are the least lengths of a Secret's value, and of one of its
+	// lines, that are removed. Shorter ones would be found everywhere.
 	shortestSecret = 6
+	shortestLine   = 8
+	// longestKey is more than a private key has in PEM format.
+	longestKey = 16 << 10
 )
 
 var (
-	pemKey = regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----)?`)
+	pemKey = regexp.MustCompile(`-----(BEGIN|END) [A-Z ]*PRIVATE KEY(?: BLOCK)?-----`)
 	// jsonWebToken matches tokens of service accounts and of OpenID Connect.
 	jsonWebToken = regexp.MustCompile(`()\bey[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+`)
 	credentials  = regexp.MustCompile(`(?i)(\b(?:bearer|basic)[ \t]+)[A-Za-z0-9._~+/=-]{6,}`)
-	userInfo     = regexp.MustCompile(`(://)[^/\s@"']+@`)
+	// userInfo matches users and passwords in URLs. A password can have a slash.
+	userInfo = regexp.MustCompile(`(://)(?:[^/\s@"']+|[^/\s@"':]+:[^\s"'<>]*)@`)
+	// header matches a header whose whole value is confidential, in quotes or to the end of the line.
+	header = regexp.MustCompile(`(?i)(?:"((?:proxy-)?authorization|(?:set-)?cookie)(:[ \t]*)[^"\n]+|'((?:proxy-)?authorization|(?:set-)?cookie)(:[ \t]*)[^'\n]+|\b((?:proxy-)?authorization|(?:set-)?cookie)([=:][ \t]*)[^\s|>"'][^\n]*)`)
+	// element matches an element of XML.
+	element = regexp.MustCompile(`(<([A-Za-z_][\w.:-]*)(?:\s[^<>]*)?>)[^<>]+(</)`)
 
 	// base64PEM matches text in base64 that begins with "-----BEGIN ", and may have several lines.
 	base64PEM = regexp.MustCompile(`LS0tLS1CRUdJTi[A-Za-z0-9+/=]+(?:\s+[A-Za-z0-9+/]{40,}=*)*(?:\s+[A-Za-z0-9+/]+={1,2})?`)
-	// assignment matches a name and its value, and flagValue a flag with its value as the next
-	// argument.
-	assignment = regexp.MustCompile(`([A-Za-z_][\w.-]*)(\\?["']?[ \t]*[=:][ \t]*)([|>][+-]?\n(?:[ \t]+[^\n]*\n?)+|\\?"[^"\n]*"|'[^'\n]*'|(?i:(?:bearer|basic)[ \t]+)?[^\s"',;&}]+)`)
-	flagValue  = regexp.MustCompile(`(--?[A-Za-z][\w.-]*)([ \t]+|\\?["'],?[ \t]*\\?["'])("[^"\n]*"|'[^'\n]*'|[^\s"'-][^\s"'\\]*)`)
+	// assignment matches a name and its value, which can be a block or a list of YAML, a list of
+	// JSON, a string with escaped quotes, also one within a string, one that is cut off, or a word.
+	assignment = regexp.MustCompile(`([A-Za-z_][\w.-]*)(\\?["']?[ \t]*[=:][ \t]*)(` + strings.Join([]string{
+		`[|>][+-]?\n(?:[ \t]+[^\n]*\n?)+`, `\n(?:[ \t]*-[ \t]+(?:[^\n:]|:[^ \n])*(?:\n|$))+`, `\[[^\[\]{}]*\]`,
+		`"(?:[^"\\\n]|\\.)*"`, `\\"(?:[^"\\\n]|\\\\(?:\\.)?)*\\"`, `'(?:[^'\n]|'')*'`, `\\?["'][^\n]*`,
+		`(?i:(?:bearer|basic)[ \t]+)?[^\s"',;&}]+`,
+	}, "|") + `)`)
+	// flagValue matches a flag with its value as the next argument.
+	flagValue = regexp.MustCompile(`(--?[A-Za-z][\w.-]*)([ \t]+|\\?["'],?[ \t]*\\?["'])("[^"\n]*"|'[^'\n]*'|[^\s"'-][^\s"'\\]*)`)
 
 	// secretWord matches a part of names of confidential values, and shortWord a whole word of
 	// them.
@@ -58,37 +73,65 @@ var (
 	plainVariable = regexp.MustCompile(`^(?:GOMEMLIMIT|GOMAXPROCS|GODEBUG|TZ|POD_[A-Z_]+|KUBERNETES_[A-Z_]+|(?:CRD_)?APISERVER_[A-Z_]+|(?i:https?|no)_(?i:proxy))$`)
 )
 
-// confidential tells whether the value of a name is confidential.
+// confidential reports whether the value of a name is confidential.
 func confidential(name string) bool {
 	return (secretWord.MatchString(name) || shortWord.MatchString(name)) && !harmless.MatchString(name)
 }
 
 // redactor removes confidential values.
 type redactor struct {
-	// values are the values of Secrets, longest first.
+	// values are the values of Secrets and their lines, longest first.
 	values []string
 }
 
-// learn makes the redactor remove the values of a Secret everywhere. Certificates are public.
+// learn makes the redactor remove the values of a Secret everywhere, also single lines of them:
+// each line of a log has a time. Certificates are public.
 func (r *redactor) learn(secret corev1.Secret) {
 	for _, value := range secret.Data {
 		text := strings.TrimSpace(string(value))
-		if len(text) < shortestSecret || strings.Contains(text, "BEGIN CERTIFICATE") && !strings.Contains(text, "PRIVATE KEY") {
+		if len(text) < shortestSecret || text == secret.Namespace || strings.Contains(text, "BEGIN CERTIFICATE") && !strings.Contains(text, "PRIVATE KEY") {
 			continue
 		}
-		r.values = append(r.values, text, base64.StdEncoding.EncodeToString(value))
+		encoded, _ := json.Marshal(text)
+		r.values = append(r.values, text, base64.StdEncoding.EncodeToString(value), strings.Trim(string(encoded), `"`), url.QueryEscape(text))
+		if !strings.Contains(text, "\n") || strings.Contains(text, "BEGIN CERTIFICATE") {
+			continue
+		}
+		for line := range strings.Lines(text) {
+			// Of an assignment, the name is harmless.
+			if parts := assigned.FindStringSubmatch(line); parts != nil {
+				line = parts[1]
+			}
+			if line = strings.Trim(line, " \t\r\n\"',"); len(line) >= shortestLine && line != secret.Namespace && !pemKey.MatchString(line) {
+				r.values = append(r.values, line)
+			}
+		}
 	}
 	slices.SortFunc(r.values, func(a, b string) int { return len(b) - len(a) })
 }
 
+// assigned matches a line of a file with settings, for its value.
+var assigned = regexp.MustCompile(`^\s*["']?[A-Za-z_][\w.-]*["']?[ \t]*[=:][ \t]*(.*)`)
+
 func (r *redactor) text(text string) string {
+	var pairs []string
 	for _, value := range r.values {
-		text = strings.ReplaceAll(text, value, redacted)
+		pairs = append(pairs, value, redacted)
 	}
+	text = withoutKeys(strings.NewReplacer(pairs...).Replace(text))
 	// The rest of the match after the first group is confidential.
-	for _, pattern := range []*regexp.Regexp{pemKey, jsonWebToken, credentials, userInfo} {
+	for _, pattern := range []*regexp.Regexp{jsonWebToken, credentials, userInfo} {
 		text = pattern.ReplaceAllString(text, "${1}"+redacted)
 	}
+	text = header.ReplaceAllStringFunc(text, func(found string) string {
+		return found[:strings.IndexAny(found, ":=")+1] + " " + redacted
+	})
+	text = element.ReplaceAllStringFunc(text, func(found string) string {
+		if parts := element.FindStringSubmatch(found); confidential(parts[2]) {
+			return parts[1] + redacted + parts[3]
+		}
+		return found
+	})
 	text = base64PEM.ReplaceAllStringFunc(text, func(encoded string) string {
 		decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(encoded), ""))
 		if err == nil && strings.Count(string(decoded), "-----BEGIN ") == strings.Count(string(decoded), "-----BEGIN CERTIFICATE-----") {
@@ -102,6 +145,28 @@ func (r *redactor) text(text string) string {
 	return text
 }
 
+// withoutKeys removes private keys in PEM format, whatever is between their lines. If one end of a
+// key is cut off, it removes as much as a key can have.
+func withoutKeys(text string) string {
+	var rest strings.Builder
+	for {
+		mark := pemKey.FindStringSubmatchIndex(text)
+		if mark == nil {
+			return rest.String() + text
+		}
+		from, to := mark[0], mark[1]
+		if text[mark[2]:mark[3]] == "END" {
+			from = max(0, from-longestKey)
+		} else if end := pemKey.FindStringSubmatchIndex(text[to:]); end != nil && end[0] <= longestKey && text[to+end[2]:to+end[3]] == "END" {
+			to += end[1]
+		} else {
+			to = min(len(text), to+longestKey)
+		}
+		rest.WriteString(text[:from] + redacted)
+		text = text[to:]
+	}
+}
+
 // withoutValues removes the values of confidential names, also within the values of other names.
 func withoutValues(text string, pattern *regexp.Regexp) string {
 	return pattern.ReplaceAllStringFunc(text, func(found string) string {
@@ -112,6 +177,9 @@ func withoutValues(text string, pattern *regexp.Regexp) string {
 			return name + separator + withoutValues(value, pattern)
 		case strings.Contains(value, redacted):
 			return found
+		}
+		if strings.HasPrefix(value, "\n") {
+			separator += " "
 		}
 		quote := value[:len(value)-len(strings.TrimLeft(value, `\"'`))]
 		end := ""
@@ -130,10 +198,10 @@ func (r *redactor) object(object map[string]any) {
 			delete(annotations, corev1.LastAppliedConfigAnnotation)
 		}
 	}
-	if object["kind"] == "Secret" {
-		for _, field := range []string{"data", "stringData"} {
-			data, _ := object[field].(map[string]any)
-			for key, value := range data {
+	for _, field := range []string{"data", "stringData", "binaryData"} {
+		data, _ := object[field].(map[string]any)
+		for key, value := range data {
+			if object["kind"] == "Secret" || field == "binaryData" {
 				data[key] = fmt.Sprintf("%s (%d characters)", redacted, len(fmt.Sprint(value)))
 			}
 		}
@@ -165,6 +233,13 @@ func (r *redactor) fields(value any) {
 			}
 		}
 		for key, field := range value {
+			if list, isList := field.([]any); isList && confidential(key) {
+				for i, element := range list {
+					if _, isText := element.(string); isText {
+						list[i] = redacted
+					}
+				}
+			}
 			if text, isText := field.(string); isText && confidential(key) {
 				if !strings.HasPrefix(text, redacted) {
 					value[key] = redacted
