@@ -66,75 +66,40 @@ func (e *examination) checkWebhooks(ctx context.Context) ([]Finding, error) {
 		subject, status, consequence := "what it is asked about", Failure, "is refused"
 		switch {
 		case needs:
-			subject, consequence = "what the server needs itself", "is refused, such as its pods or its reviews"
+			subject, consequence = "what the server needs itself", "is refused, such as its pods"
 		case ignored(webhook.FailurePolicy):
 			status, consequence = Warning, "passes without it"
 		}
 		kind, name, _ := strings.Cut(webhook.Configuration, " ")
+		show := kubectl("get", strings.ToLower(kind), name, "--output=yaml")
 		if err := e.call(ctx, webhook.Client, !e.foreign && !needs); err != nil {
 			result := explain("its address", status, err)
-			if result.Status != Skipped && (result.Command == "" || needs) {
-				result = result.by("kubectl delete %s %s", strings.ToLower(kind), name)
+			if result.Status != Skipped && result.Command == "" {
+				result = result.by(show)
 			}
 			results = append(results, explained(result, "the webhook "+webhook.Name+" of the "+webhook.Configuration, "does not answer, and "+subject+" "+consequence))
 			continue
 		}
 		if service := webhook.Client.Service; needs && service != nil && slices.Contains(e.backends(), newBackend(service.Namespace, service.Name, service.Port)) {
 			results = append(results, warning(fmt.Sprintf("the webhook %s of the %s is this server itself, and asked about what the server needs, so that it can't start again once it is down", webhook.Name, webhook.Configuration),
-				"except its namespace by the namespaceSelector").by("kubectl edit %s %s", strings.ToLower(kind), name))
+				"except its namespace by the namespaceSelector").by(show))
 		}
 	}
-	if len(results) == 0 {
-		results, err = e.checkAsks(ctx, webhooks)
-	}
-	return orOK(results, "all webhooks that are asked about the groups answer (%d)", count), err
-}
-
-// checkAsks looks for webhooks for the groups that the server may not list.
-func (e *examination) checkAsks(ctx context.Context, webhooks []admission.Webhook) ([]Finding, error) {
-	if !e.foreign || e.ServiceAccount == "" {
-		return nil, nil
-	}
-	var results []Finding
-	for _, kind := range []string{"Validating", "Mutating"} {
-		resource := strings.ToLower(kind) + "webhookconfigurations"
-		i := slices.IndexFunc(webhooks, func(webhook admission.Webhook) bool {
-			return strings.HasPrefix(webhook.Configuration, kind) && slices.ContainsFunc(webhook.Rules, e.isAbout)
-		})
-		if i < 0 {
-			continue
-		}
-		allowed, err := e.allowed(ctx, cluster.Permission{Verb: "list", Resource: schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: resource}})
-		if err != nil {
-			return results, unreadable{"what " + e.user() + " may do", err}
-		}
-		if !allowed {
-			results = append(results, warning(fmt.Sprintf("the webhook %s of the %s is for objects of this server, which does not ask it, since %s may not list %s", webhooks[i].Name, webhooks[i].Configuration, e.user(), resource), "let it, if it asks webhooks at all").
-				by("%s", e.allow(resource+"."+admissionregistrationv1.GroupName)))
-		}
-	}
-	return results, nil
+	return orOK(results, "all webhooks that are asked about the groups answer (%d)", count), nil
 }
 
 // allow returns a command that lets the server read a resource.
 func (e *examination) allow(resource string) string {
 	resource = strings.TrimSuffix(resource, ".") // The core group has no name.
 	role := fmt.Sprintf("%s:%s:%s", e.namespace(), e.ServiceAccount, resource)
-	return fmt.Sprintf("kubectl create clusterrole %[1]s --verb=get,list,watch --resource=%[2]s && kubectl create clusterrolebinding %[1]s --clusterrole=%[1]s --serviceaccount=%[3]s:%[4]s",
-		role, resource, e.namespace(), e.ServiceAccount)
+	return kubectl("create", "clusterrole", role, "--verb=get,list,watch", "--resource="+resource) + " && " +
+		kubectl("create", "clusterrolebinding", role, "--clusterrole="+role, "--serviceaccount="+e.namespace()+":"+e.ServiceAccount)
 }
 
-// needs tells whether a webhook is asked about objects that the server needs: its pods, and
-// reviews.
+// needs reports whether a webhook is asked about the server's pods.
 func (e *examination) needs(ctx context.Context, webhook admission.Webhook) bool {
 	if len(e.apiServices) == 0 || !slices.ContainsFunc(webhook.Rules, isNeeded) {
 		return false
-	}
-	reviews := slices.ContainsFunc(webhook.Rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
-		return has(rule.APIGroups, "authorization.k8s.io") || has(rule.APIGroups, "authentication.k8s.io")
-	})
-	if reviews { // They are in no namespace, and no selector excepts them.
-		return true
 	}
 	selector, err := metav1.LabelSelectorAsSelector(webhook.NamespaceSelector)
 	if err != nil || webhook.NamespaceSelector == nil {
@@ -144,13 +109,10 @@ func (e *examination) needs(ctx context.Context, webhook admission.Webhook) bool
 	return err == nil && selector.Matches(labels.Set(namespace.Labels))
 }
 
-// isNeeded tells whether a rule is about the creation of pods or reviews.
+// isNeeded reports whether a rule is about the creation of pods. No webhook is asked about reviews.
 func isNeeded(rule admissionregistrationv1.RuleWithOperations) bool {
 	creates := slices.Contains(rule.Operations, admissionregistrationv1.Create) || slices.Contains(rule.Operations, admissionregistrationv1.OperationAll)
-	return creates && slices.ContainsFunc([]schema.GroupResource{
-		{Resource: "pods"}, {Group: "apps", Resource: "replicasets"},
-		{Group: "authentication.k8s.io", Resource: "tokenreviews"}, {Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
-	}, func(needed schema.GroupResource) bool {
+	return creates && slices.ContainsFunc([]schema.GroupResource{{Resource: "pods"}, {Group: "apps", Resource: "replicasets"}}, func(needed schema.GroupResource) bool {
 		return has(rule.APIGroups, needed.Group) && (has(rule.Resources, needed.Resource) || slices.Contains(rule.Resources, "*/*"))
 	})
 }
@@ -224,11 +186,6 @@ func (e *examination) concerns(rules []admissionregistrationv1.RuleWithOperation
 	return false
 }
 
-// isAbout tells whether a rule names one of the groups, rather than all groups.
-func (e *examination) isAbout(rule admissionregistrationv1.RuleWithOperations) bool {
-	return !slices.Contains(rule.APIGroups, "*") && e.concerns([]admissionregistrationv1.RuleWithOperations{rule})
-}
-
 // checkPolicies checks that the server can read the parameters of the policies for the groups'
 // objects.
 func (e *examination) checkPolicies(ctx context.Context) ([]Finding, error) {
@@ -240,23 +197,30 @@ func (e *examination) checkPolicies(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, unreadable{"the APIServices", err}
 	}
+	evaluates := true
+	if e.foreign && e.ServiceAccount != "" {
+		evaluates, err = e.allowed(ctx, cluster.Permission{Verb: "list", Resource: schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: "validatingadmissionpolicies"}})
+		if err != nil {
+			return nil, unreadable{"what " + e.user() + " may do", err}
+		}
+	}
 	var results []Finding
 	count := 0
 	for _, policy := range policies {
 		if !policy.Bound {
 			continue
 		}
+		show := kubectl("get", strings.ToLower(policy.Kind), policy.Name, "--output=yaml")
 		if dependsOn(policy, aggregated) {
 			results = append(results, warning(fmt.Sprintf("the parameters of the %s %s are of %s, which a server behind kube-apiserver has, and it is for other groups, too: after a restart of kube-apiserver, all of that is refused until the server answers",
 				policy.Kind, policy.Name, policy.Parameters.APIVersion),
-				"use parameters that kube-apiserver has itself, such as ConfigMaps, or the failurePolicy Ignore").
-				by(`kubectl patch %s %s --type=merge --patch='{"spec":{"failurePolicy":"Ignore"}}'`, strings.ToLower(policy.Kind), policy.Name))
+				"use parameters that kube-apiserver has itself, such as ConfigMaps, or the failurePolicy Ignore").by(show))
 		}
 		if !e.concerns(policy.Rules) {
 			continue
 		}
 		count++
-		if policy.Parameters == nil || e.ServiceAccount == "" {
+		if policy.Parameters == nil || e.ServiceAccount == "" || !evaluates {
 			continue
 		}
 		if err := e.readsParameters(ctx, *policy.Parameters); err != nil {
@@ -266,7 +230,7 @@ func (e *examination) checkPolicies(ctx context.Context) ([]Finding, error) {
 			}
 			result := explain("what it needs", status, err)
 			if result.Status != Skipped && result.Command == "" {
-				result = result.by("kubectl get %s %s --output=yaml", strings.ToLower(policy.Kind), policy.Name)
+				result = result.by(show)
 			}
 			results = append(results, explained(result, "the "+policy.Kind+" "+policy.Name, "can't be evaluated, and what it is for "+consequence))
 		}
@@ -328,7 +292,7 @@ func (e *examination) readsParameters(ctx context.Context, kind admissionregistr
 	i := -1
 	if err == nil {
 		i = slices.IndexFunc(resources.APIResources, func(resource metav1.APIResource) bool {
-			return resource.Kind == kind.Kind && !strings.Contains(resource.Name, "/")
+			return resource.Kind == kind.Kind && segment.MatchString(resource.Name)
 		})
 	}
 	if i < 0 {

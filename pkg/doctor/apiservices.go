@@ -166,68 +166,74 @@ func (e *examination) checkRegistered(context.Context) ([]Finding, error) {
 // checkAvailability explains why kube-apiserver gets no answer from the server. It does not repeat
 // causes that other checks find.
 func (e *examination) checkAvailability(ctx context.Context) ([]Finding, error) {
-	var conditions []apiregistrationv1.APIServiceCondition
-	names := map[string][]string{}
+	var firsts []*apiregistrationv1.APIService
+	alike := map[string][]*apiregistrationv1.APIService{}
 	for _, apiService := range e.apiServices {
 		condition := availability(apiService)
 		if condition.Status == apiregistrationv1.ConditionTrue {
 			continue
 		}
-		if names[condition.Reason] == nil {
-			conditions = append(conditions, condition)
+		kind := condition.Reason + answerTo(condition.Message).fix
+		if alike[kind] == nil {
+			firsts = append(firsts, apiService)
 		}
-		names[condition.Reason] = append(names[condition.Reason], apiService.Name)
+		alike[kind] = append(alike[kind], apiService)
 	}
 	var results []Finding
-	for _, condition := range conditions {
-		affected := names[condition.Reason]
-		found := failure(fmt.Sprintf("kube-apiserver gets no answer from the server of %s (%s: %s)", strings.Join(affected, ", "), condition.Reason, condition.Message),
-			"see the log of the server, and what is between the two: firewalls, an egress proxy")
-		for _, answer := range answers() {
-			if answer.message.MatchString(condition.Message) {
-				found.Fix = answer.fix
-				found = found.by("%s", answer.command(ctx, e, strings.Join(affected, " ")))
-				break
-			}
-		}
-		results = append(results, found)
+	for _, first := range firsts {
+		condition := availability(first)
+		affected := alike[condition.Reason+answerTo(condition.Message).fix]
+		results = append(results, e.answered(ctx, backendOf(first), "kube-apiserver gets no answer from the server of "+listed(affected), condition.Reason+": "+condition.Message))
 	}
 	return orOK(results, "kube-apiserver gets answers from the server"), nil
 }
 
-// answer is a message of kube-apiserver about a server without a good answer, with its fix.
+// answer is what to do about a message of kube-apiserver.
 type answer struct {
 	message *regexp.Regexp
 	fix     string
-	command func(ctx context.Context, e *examination, names string) string
+	// command returns what helps.
+	command func(*examination, context.Context, backend) string
 }
 
+// unreached matches messages about a server to which no connection is made in time.
+var unreached = regexp.MustCompile(`while waiting for connection|context deadline exceeded$|i/o timeout|connection timed out|timed out waiting|no route to host|network is unreachable`)
+
+// answers returns what to do about messages of kube-apiserver about a server without a good answer.
+// The first that matches counts.
 func answers() []answer {
-	logs := func(ctx context.Context, e *examination, _ string) string { return e.logs(ctx, e.backends()[0]) }
-	restart := func(ctx context.Context, e *examination, _ string) string { return e.restart(ctx, e.backends()[0]) }
-	remove := func(_ context.Context, _ *examination, names string) string {
-		return "kubectl delete apiservice " + names
-	}
-	endpoints := func(_ context.Context, e *examination, _ string) string {
-		return fmt.Sprintf("kubectl get service,endpointslices,pods --namespace=%s --output=wide", e.namespace())
-	}
 	return []answer{
-		{regexp.MustCompile(`bad status from .*: 401`), "restart the server, which has read the certificate authority of kube-apiserver's front proxy at its start, if at all", restart},
-		{regexp.MustCompile(`bad status from .*: 403`), "see the log of the server for why it refuses kube-apiserver, and give it what it needs to ask", logs},
-		{regexp.MustCompile(`bad status from .*: 404`), "install a server that has the version, or if it is gone, delete the APIService", remove},
-		{regexp.MustCompile(`bad status from .*: `), "see the log of the server", logs},
-		{regexp.MustCompile(`connection refused`), "see whether the server listens on all addresses of its pods, at the targetPort of the Service", endpoints},
-		{regexp.MustCompile(`no such host`), "correct the externalName of the Service", endpoints},
-		{regexp.MustCompile(`ClusterIP "None"`), "give the Service a cluster IP, or kube-apiserver the flag --enable-aggregator-routing", func(_ context.Context, e *examination, _ string) string {
-			b := e.backends()[0]
-			return fmt.Sprintf("kubectl patch service %s --namespace=%s --type=merge --patch='{\"spec\":{\"clusterIP\":\"\",\"clusterIPs\":null}}' --dry-run=client --output=json | kubectl replace --force --filename=-", b.name, b.namespace)
-		}},
-		{regexp.MustCompile(`HTTP response to HTTPS client|first record does not look like a TLS handshake|tls: `), "have the Service lead to the port at which the server speaks TLS", endpoints},
-		{silence, "let connections from the control plane to the nodes and their pods pass firewalls, security groups and an egress proxy", endpoints},
-		{regexp.MustCompile(`has not looked at it yet`), "see the log of kube-apiserver, unless the APIService is new", func(_ context.Context, _ *examination, names string) string {
-			return "kubectl describe apiservice " + names
-		}},
+		{regexp.MustCompile(`bad status from .*: 401`), "restart the server, which has read the certificate authority of kube-apiserver's front proxy at its start, if at all", (*examination).restart},
+		{regexp.MustCompile(`bad status from .*: 403`), "see the log of the server for why it refuses kube-apiserver, and give it what it needs to ask", (*examination).logs},
+		{regexp.MustCompile(`bad status from .*: 404`), "the server behind the Service does not have this version: correct the selector and the port of the Service if it is another server, or install a release that has the version", (*examination).around},
+		{regexp.MustCompile(`bad status from .*: 3\d\d`), "an API server never redirects: see what listens there, such as a web server or an ingress, and have the Service lead to the API server", (*examination).around},
+		{regexp.MustCompile(`bad status from .*: `), "see the log of the server", (*examination).logs},
+		{regexp.MustCompile(`connection refused`), "see whether the server listens on all addresses of its pods, at the targetPort of the Service", (*examination).around},
+		{regexp.MustCompile(`no such host|server misbehaving`), "correct the externalName of the Service", (*examination).around},
+		{regexp.MustCompile(`unsupported service type "ExternalName"`), "with --enable-aggregator-routing, kube-apiserver needs a Service with a cluster IP: give it one and an EndpointSlice with the address, or take that flag from kube-apiserver", (*examination).around},
+		{regexp.MustCompile(`ClusterIP "None"`), "have the APIService lead to a Service with a cluster IP, or give kube-apiserver the flag --enable-aggregator-routing", (*examination).around},
+		{regexp.MustCompile(`remote error: tls: (.*certificate|handshake failure|access denied|unknown CA)`), "the server, or the proxy of a service mesh in front of it, refuses the client certificate of kube-apiserver's front proxy: let it accept those of the requestheader-client-ca-file in the ConfigMap extension-apiserver-authentication of kube-system, or except the port from mutual TLS of the mesh", (*examination).logs},
+		{regexp.MustCompile(`HTTP response to HTTPS client|first record does not look like a TLS handshake|tls: `), "have the Service lead to the port at which the server speaks TLS", (*examination).around},
+		{regexp.MustCompile(`EOF$|connection reset by peer|broken pipe|stream error|server sent GOAWAY|malformed HTTP`), "the server, or a proxy in front of it such as that of a service mesh, closes connections: see its log", (*examination).logs},
+		{unreached, "let connections from the control plane to the nodes and their pods pass firewalls, security groups and an egress proxy, unless the server hangs before it accepts them", (*examination).around},
+		{regexp.MustCompile(`awaiting headers`), "the server accepts the connection, and does not answer within five seconds: see its log, and what it waits for", (*examination).logs},
+		{regexp.MustCompile(`has not looked at it yet`), "see the log of kube-apiserver, unless the APIService is new", (*examination).around},
 	}
+}
+
+// answered returns the finding for a message of kube-apiserver about a server.
+func (e *examination) answered(ctx context.Context, b backend, cause, message string) Finding {
+	answer := answerTo(message)
+	return failure(fmt.Sprintf("%s (%s)", cause, message), answer.fix).by(answer.command(e, ctx, b))
+}
+
+// answerTo returns what to do about a message.
+func answerTo(message string) answer {
+	all := answers()
+	if i := slices.IndexFunc(all, func(answer answer) bool { return answer.message.MatchString(message) }); i >= 0 {
+		return all[i]
+	}
+	return answer{fix: "see the log of the server, and what is between the two: firewalls, an egress proxy", command: (*examination).logs}
 }
 
 // availability returns the condition Available of an APIService, or Unknown if it has none yet.
@@ -246,8 +252,8 @@ func (e *examination) checkLeftovers(ctx context.Context) ([]Finding, error) {
 	for _, apiService := range list.Items {
 		condition := availability(&apiService)
 		if e.staleThoughLocal(&apiService) {
-			results = append(results, failure("kube-apiserver serves "+apiService.Name+" itself, and still asks the server that it led to for its discovery, so that no namespace can be deleted", "have kube-apiserver create it again").
-				by("kubectl delete apiservice %s", apiService.Name))
+			results = append(results, failure("kube-apiserver serves "+apiService.Name+" itself, and still asks the server that it led to for its discovery, so that no namespace can be deleted", "restart kube-apiserver").
+				by(kubectl("get", "apiservice", apiService.Name, "--output=yaml")))
 		}
 		known := slices.ContainsFunc(e.apiServices, func(known *apiregistrationv1.APIService) bool { return known.Name == apiService.Name })
 		if known || apiService.Spec.Service == nil || condition.Status == apiregistrationv1.ConditionTrue {
@@ -257,7 +263,10 @@ func (e *examination) checkLeftovers(ctx context.Context) ([]Finding, error) {
 		if e.owns(apiService.Spec.Group) {
 			status, of = Failure, "a release that is not this one"
 		}
-		results = append(results, Finding{Status: status, Cause: fmt.Sprintf("no server answers for %s, a version of %s, so that no namespace can be deleted (%s: %s)", apiService.Name, of, condition.Reason, cmp.Or(condition.Message, "no message")), Fix: "if it is not coming back: kubectl delete apiservice " + apiService.Name})
+		results = append(results, Finding{
+			Status: status, Cause: fmt.Sprintf("no server answers for %s, a version of %s, so that no namespace can be deleted (%s: %s)", apiService.Name, of, condition.Reason, cmp.Or(condition.Message, "no message")),
+			Fix: "see what is wrong with it by --apiservice=" + apiService.Name + "; if its server is gone for good, delete the APIService", Command: kubectl("describe", "apiservice", apiService.Name),
+		})
 	}
 	return orOK(results, "all APIServices of others have a server"), nil
 }

@@ -71,11 +71,11 @@ func (e *examination) checkBackend(ctx context.Context, b backend) []Finding {
 	var expires time.Time
 	for _, trust := range e.trusts(b) {
 		if trust.anybody {
-			results = append(results, warning(trust.names(", ")+" trusts any server, since insecureSkipTLSVerify is set", "set caBundle instead"))
+			results = append(results, warning(listed(trust.apiServices)+" trusts any server, since insecureSkipTLSVerify is set", "set caBundle instead"))
 			continue
 		}
 		for _, address := range addresses {
-			state, err := connect(ctx, nil, address, b.host(), []byte(trust.bundle), "caBundle of "+trust.names(", "))
+			state, err := connect(ctx, nil, address, b.host(), []byte(trust.bundle), "caBundle of "+listed(trust.apiServices))
 			if away := (unreachable{}); errors.As(err, &away) {
 				result := explain(address, Failure, err)
 				result.Fix += ", or name by --server-address where a forwarded port leads to it"
@@ -87,7 +87,7 @@ func (e *examination) checkBackend(ctx context.Context, b backend) []Finding {
 			}
 			end := expiry(state.VerifiedChains)
 			if renewalDue(end, time.Now()) {
-				results = append(results, warning(fmt.Sprintf("the certificate %q that %s serves, or one above it, expires on %s", end.Subject, address, date(end.NotAfter)), "renew it"))
+				results = append(results, warning(fmt.Sprintf("the certificate %q that %s serves, or one above it, %s", end.Subject, address, expiring(end.NotAfter)), "renew it"))
 			}
 			if expires.IsZero() || end.NotAfter.Before(expires) {
 				expires = end.NotAfter
@@ -104,16 +104,11 @@ type trust struct {
 	apiServices []*apiregistrationv1.APIService
 }
 
-func (t *trust) names(separator string) string { return namesOf(t.apiServices, separator) }
-
 // trusts returns the trust of the APIServices that lead to a Service.
 func (e *examination) trusts(b backend) []*trust {
 	var trusts []*trust
-	for _, apiService := range e.apiServices {
+	for _, apiService := range e.leadingTo(b) {
 		spec := apiService.Spec
-		if backendOf(apiService) != b {
-			continue
-		}
 		i := slices.IndexFunc(trusts, func(known *trust) bool {
 			return known.bundle == string(spec.CABundle) && known.anybody == spec.InsecureSkipTLSVerify
 		})
@@ -236,7 +231,15 @@ func expiry(chains [][]*x509.Certificate) *x509.Certificate {
 	return longest
 }
 
-// renewalDue tells whether a certificate should have been renewed by now.
+// expiring returns a predicate with the time.
+func expiring(end time.Time) string {
+	if end.Before(time.Now()) {
+		return "has expired on " + date(end)
+	}
+	return "expires on " + date(end)
+}
+
+// renewalDue reports whether a certificate should have been renewed by now.
 func renewalDue(certificate *x509.Certificate, now time.Time) bool {
 	life := certificate.NotAfter.Sub(certificate.NotBefore)
 	return certificate.NotAfter.Sub(now) < min(life/renewalFraction, renewalTime)

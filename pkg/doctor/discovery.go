@@ -17,6 +17,7 @@ limitations under the License.
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,7 +27,9 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,9 +40,17 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
-// slowDiscovery is much longer than a healthy server takes to answer. kube-apiserver gives up after
-// five seconds.
-const slowDiscovery = 2 * time.Second
+const (
+	// slowDiscovery is much longer than a healthy server takes to answer. kube-apiserver gives up
+	// after five seconds.
+	slowDiscovery = 2 * time.Second
+	// slowList is much longer than a healthy server takes to list one object.
+	slowList = 4 * time.Second
+	// probes are the requests that find an endpoint without an answer among several.
+	probes = 8
+	// listsAtOnce bounds the lists that are requested at the same time.
+	listsAtOnce = 8
+)
 
 // discoverAll returns a function that reads kube-apiserver's discovery of all groups once.
 func discoverAll(ctx context.Context, kube kubernetes.Interface) func() (*apidiscoveryv2.APIGroupDiscoveryList, error) {
@@ -77,12 +88,26 @@ func (e *examination) discover(ctx context.Context, apiService *apiregistrationv
 	if err != nil {
 		return nil, 0, err
 	}
-	list = &metav1.APIResourceList{}
-	return list, time.Since(began), json.Unmarshal(content, list)
+	took, list = time.Since(began), &metav1.APIResourceList{}
+	version := apiService.Spec.Group + "/" + apiService.Spec.Version
+	if err := json.Unmarshal(content, list); err != nil || list.Kind != "APIResourceList" || list.GroupVersion != "" && list.GroupVersion != version {
+		return nil, took, &problem{fmt.Sprintf("the server of %s answers requests for its discovery with something else: %.60q", apiService.Name, content),
+			"see what listens there: it is not the API server of this version, but perhaps a web server, an ingress or a page to log in", e.around(ctx, backendOf(apiService))}
+	}
+	return list, took, nil
 }
 
+// pathOf returns the path of a version, whose parts kube-apiserver has validated.
 func pathOf(apiService *apiregistrationv1.APIService) string {
 	return "/apis/" + apiService.Spec.Group + "/" + apiService.Spec.Version
+}
+
+// segment matches the names of resources and subresources, also those of metrics. They need no
+// escapes in a path. A name that it does not match is in no path and in no command.
+var segment = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
+
+func isName(resource string) bool {
+	return !slices.ContainsFunc(strings.Split(resource, "/"), func(part string) bool { return !segment.MatchString(part) })
 }
 
 // learnResources records the resources of a version that kube-apiserver knows.
@@ -120,27 +145,33 @@ func (e *examination) checkDiscovery(ctx context.Context) ([]Finding, error) {
 }
 
 func (e *examination) checkVersionDiscovery(ctx context.Context, apiService *apiregistrationv1.APIService) (results []Finding, err error) {
-	show := "kubectl get --raw=" + pathOf(apiService)
+	show, b := kubectl("get", "--raw="+pathOf(apiService)), backendOf(apiService)
 	list, took, err := e.discover(ctx, apiService)
 	if err == nil && took > slowDiscovery { // A busy moment is no fault.
 		list, took, err = e.discover(ctx, apiService)
+	}
+	if flaps := e.checkEndpoints(ctx, apiService, took); len(flaps) > 0 {
+		return flaps, nil
+	}
+	if apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) {
+		return []Finding{e.answered(ctx, b, "kube-apiserver gets no discovery from the server of "+apiService.Name, err.Error())}, nil
 	}
 	if err != nil {
 		return nil, unreadable{"the discovery of " + apiService.Name, err}
 	}
 	if took > slowDiscovery {
 		results = append(results, warning(fmt.Sprintf("the server of %s takes %s for its discovery, and kube-apiserver gives up after 5 s", apiService.Name, took.Round(100*time.Millisecond)), "see its log, and what it waits for").
-			by("%s", e.logs(ctx, backendOf(apiService))))
+			by(e.logs(ctx, b)))
 	}
 	known, err := e.told(apiService)
 	switch {
 	case err != nil:
 		return results, unreadable{"the discovery of all groups", err}
 	case known == nil:
-		return append(results, failure("clients that discover all groups at once, such as kubectl, do not find "+apiService.Name, "see the log of the server for requests for /apis").by("%s", e.logs(ctx, backendOf(apiService)))), nil
+		return append(results, failure("clients that discover all groups at once, such as kubectl, do not find "+apiService.Name, "see the log of the server for requests for /apis").by(e.logs(ctx, b))), nil
 	case known.Freshness == apidiscoveryv2.DiscoveryFreshnessStale:
 		return append(results, failure("what kube-apiserver tells clients of "+apiService.Name+" is stale, so that no namespace can be deleted, since the server does not answer requests for /apis", "see the log of the server for requests for /apis").
-			by("%s", e.logs(ctx, backendOf(apiService)))), nil
+			by(e.logs(ctx, b))), nil
 	}
 	own, paths := sets.New[string](), sets.New[string]()
 	for _, resource := range list.APIResources {
@@ -148,31 +179,57 @@ func (e *examination) checkVersionDiscovery(ctx context.Context, apiService *api
 		if !strings.Contains(resource.Name, "/") {
 			paths.Insert(resource.Name)
 		}
+		if !isName(resource.Name) {
+			return append(results, failure(fmt.Sprintf("the server of %s has the resource %q in its discovery, which is no name of a resource", apiService.Name, resource.Name),
+				"correct the server, and use the names that it has in no command").by(show)), nil
+		}
 	}
 	if len(own) == 0 {
-		return append(results, warning("the server of "+apiService.Name+" has no resource in it", "remove the APIService, unless the server is going to have some").by("%s", show)), nil
+		return append(results, warning("the server of "+apiService.Name+" has no resource in it", "remove the APIService, unless the server is going to have some").by(show)), nil
 	}
 	if other := namesIn(known); !own.Equal(other) {
-		results = append(results, warning(fmt.Sprintf("the server of %s tells of %s at %s, and of %s at /apis", apiService.Name, strings.Join(sets.List(own), ", "), pathOf(apiService), strings.Join(sets.List(other), ", ")),
-			"wait a minute, since kube-apiserver keeps what it was told; after that, correct the server").by("%s", show))
+		results = append(results, warning(fmt.Sprintf("at %s, the server of %s has %s, and at /apis it has %s", pathOf(apiService), apiService.Name, enumerated(own), enumerated(other)),
+			"wait a minute, since kube-apiserver keeps what it was told; after that, correct the server").by(show))
 	}
-	found, err := e.checkOpenAPI(apiService, paths)
+	found, err := e.checkOpenAPI(ctx, apiService, paths)
 	return append(results, found...), err
 }
 
+// enumerated returns names for a sentence.
+func enumerated(names sets.Set[string]) string {
+	return cmp.Or(strings.Join(sets.List(names), ", "), "nothing")
+}
+
+// checkEndpoints looks for endpoints without an answer among several. Each request goes to one of
+// them.
+func (e *examination) checkEndpoints(ctx context.Context, apiService *apiregistrationv1.APIService, took time.Duration) []Finding {
+	b := backendOf(apiService)
+	addresses, err := e.resolve(ctx, b)
+	if err != nil || len(addresses) < 2 || took > slowDiscovery {
+		return nil
+	}
+	failed := 0
+	var last error
+	for range probes {
+		if _, _, err := e.discover(ctx, apiService); apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) {
+			failed, last = failed+1, err
+		}
+	}
+	if failed == 0 || failed == probes {
+		return nil
+	}
+	return []Finding{failure(fmt.Sprintf("%d of %d requests for the discovery of %s fail (%v), so that one of the %d endpoints of %s does not answer", failed, probes, apiService.Name, last, len(addresses), b),
+		"see which of the pods is in trouble, and why it is ready nevertheless: "+strings.Join(addresses, ", ")).by(e.around(ctx, b))}
+}
+
 // checkOpenAPI looks for resources that OpenAPI does not describe.
-func (e *examination) checkOpenAPI(apiService *apiregistrationv1.APIService, resources sets.Set[string]) ([]Finding, error) {
+func (e *examination) checkOpenAPI(ctx context.Context, apiService *apiregistrationv1.APIService, resources sets.Set[string]) ([]Finding, error) {
 	path := pathOf(apiService)
-	show := "kubectl get --raw=/openapi/v3" + path
-	all, err := e.kube.Discovery().OpenAPIV3().Paths()
-	if err != nil {
-		return nil, unreadable{"OpenAPI version 3", err}
+	show := kubectl("get", "--raw=/openapi/v3"+path)
+	content, err := e.kube.Discovery().RESTClient().Get().AbsPath("/openapi/v3" + path).DoRaw(ctx)
+	if apierrors.IsNotFound(err) {
+		return []Finding{warning("OpenAPI version 3 has nothing of "+apiService.Name+", so that kubectl explain, validation and apply of clients do not know it", "have the server serve /openapi/v3").by(show)}, nil
 	}
-	described, found := all[strings.TrimPrefix(path, "/")]
-	if !found {
-		return []Finding{warning("OpenAPI version 3 has nothing of "+apiService.Name+", so that kubectl explain, validation and apply of clients do not know it", "have the server serve /openapi/v3").by("%s", show)}, nil
-	}
-	content, err := described.Schema("application/json")
 	if err != nil {
 		return nil, unreadable{"OpenAPI of " + apiService.Name, err}
 	}
@@ -187,7 +244,7 @@ func (e *examination) checkOpenAPI(apiService *apiregistrationv1.APIService, res
 		missing.Delete(strings.TrimPrefix(strings.TrimPrefix(documented, path+"/"), "namespaces/{namespace}/"))
 	}
 	if len(missing) > 0 {
-		return []Finding{warning(fmt.Sprintf("OpenAPI of %s does not describe %s, which discovery has", apiService.Name, strings.Join(sets.List(missing), ", ")), "correct the server").by("%s", show)}, nil
+		return []Finding{warning(fmt.Sprintf("OpenAPI of %s does not describe %s, which discovery has", apiService.Name, strings.Join(sets.List(missing), ", ")), "correct the server").by(show)}, nil
 	}
 	return nil, nil
 }
@@ -202,44 +259,57 @@ func (e *examination) checkPrecedence(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, unreadable{"the discovery of all groups", err}
 	}
+	return orOK(precedence(e.apiServices, list.Items, all.Items), "clients choose groups and versions as one expects"), nil
+}
+
+// precedence finds groups that come before one of Kubernetes' with the same names, and unstable
+// versions that come before stable ones. The commands can be run in any order, and again.
+func precedence(own []*apiregistrationv1.APIService, all []apiregistrationv1.APIService, groups []apidiscoveryv2.APIGroupDiscovery) (results []Finding) {
 	builtIn := map[string]int32{}
-	for _, apiService := range list.Items {
+	for _, apiService := range all {
 		if apiService.Spec.Service == nil && apiService.Labels[cluster.ManagedLabel] == "onstart" {
 			builtIn[apiService.Spec.Group] = max(builtIn[apiService.Spec.Group], apiService.Spec.GroupPriorityMinimum)
 		}
 	}
-	var results []Finding
-	for _, apiService := range e.apiServices {
-		own, err := e.told(apiService)
-		if err != nil || own == nil {
-			continue
+	names := map[string]sets.Set[string]{}
+	for _, group := range groups {
+		names[group.Name] = callable(group.Versions)
+	}
+	set := func(apiService *apiregistrationv1.APIService, field string, value int32) string {
+		return kubectl("patch", "apiservice", apiService.Name, "--type=merge", fmt.Sprintf(`--patch={"spec":{%q:%d}}`, field, value))
+	}
+	for _, apiService := range own {
+		spec := apiService.Spec
+		before, common, lowest := sets.New[string](), sets.New[string](), spec.GroupPriorityMinimum
+		for group, priority := range builtIn {
+			if shared := names[spec.Group].Intersection(names[group]); group != spec.Group && priority <= spec.GroupPriorityMinimum && len(shared) > 0 {
+				before.Insert(group)
+				common, lowest = common.Union(shared), min(lowest, priority-1)
+			}
 		}
-		for _, group := range all.Items {
-			priority, known := builtIn[group.Name]
-			if !known || group.Name == apiService.Spec.Group || priority > apiService.Spec.GroupPriorityMinimum {
-				continue
-			}
-			if common := callable(*own).Intersection(callable(group.Versions...)); len(common) > 0 {
-				results = append(results, warning(fmt.Sprintf("by its groupPriorityMinimum, %s comes before %s, so that kubectl takes %s for its resources", apiService.Name, group.Name, strings.Join(sets.List(common), ", ")), "lower it").
-					by(`kubectl patch apiservice %s --type=merge --patch='{"spec":{"groupPriorityMinimum":1000}}'`, e.names(" ")))
+		if len(before) > 0 {
+			results = append(results, warning(fmt.Sprintf("by its groupPriorityMinimum, %s comes before %s, so that kubectl takes %s for its resources", apiService.Name, enumerated(before), enumerated(common)), "lower it").
+				by(set(apiService, "groupPriorityMinimum", lowest)))
+		}
+		var after []*apiregistrationv1.APIService
+		least := spec.VersionPriority
+		for _, other := range own {
+			if other.Spec.Group == spec.Group && !stable.MatchString(spec.Version) && stable.MatchString(other.Spec.Version) && other.Spec.VersionPriority < spec.VersionPriority {
+				after, least = append(after, other), min(least, other.Spec.VersionPriority)
 			}
 		}
-		for _, other := range e.apiServices {
-			a, b := apiService.Spec, other.Spec
-			if a.Group == b.Group && a.VersionPriority > b.VersionPriority && !stable.MatchString(a.Version) && stable.MatchString(b.Version) {
-				results = append(results, warning(fmt.Sprintf("by its versionPriority, clients prefer %s to %s, which is stable", apiService.Name, other.Name), "raise that of the stable one").
-					by(`kubectl patch apiservice %s --type=merge --patch='{"spec":{"versionPriority":%d}}'`, other.Name, min(a.VersionPriority+1, 1000)))
-				break
-			}
+		if len(after) > 0 { // Of versions with the same priority, clients prefer the stable one.
+			results = append(results, warning(fmt.Sprintf("by its versionPriority, clients prefer %s to %s, which is stable", apiService.Name, listed(after)), "lower it").
+				by(set(apiService, "versionPriority", least)))
 		}
 	}
-	return orOK(results, "clients choose groups and versions as one expects"), nil
+	return results
 }
 
 var stable = regexp.MustCompile(`^v\d+$`)
 
 // callable returns the names that clients may use for resources.
-func callable(versions ...apidiscoveryv2.APIVersionDiscovery) sets.Set[string] {
+func callable(versions []apidiscoveryv2.APIVersionDiscovery) sets.Set[string] {
 	names := sets.New[string]()
 	for _, version := range versions {
 		for _, resource := range version.Resources {
@@ -250,39 +320,108 @@ func callable(versions ...apidiscoveryv2.APIVersionDiscovery) sets.Set[string] {
 	return names.Delete("")
 }
 
-// checkLists lists one object of each resource. Some controllers list all resources.
-func (e *examination) checkLists(ctx context.Context) ([]Finding, error) {
-	var results []Finding
-	count := 0
+// listing is what became of a list of a resource.
+type listing struct {
+	resource metav1.APIResource
+	of       *apiregistrationv1.APIService
+	took     time.Duration
+	// err is set if it failed, refused if the server refused what kube-apiserver allows, and hidden
+	// if kube-apiserver refused it.
+	err             error
+	refused, hidden bool
+}
+
+func (l *listing) path() string { return pathOf(l.of) + "/" + l.resource.Name }
+
+// listAll returns a function that lists one object of each resource that this user may list, once.
+func (e *examination) listAll() func(context.Context) ([]listing, error) {
+	var once sync.Once
+	var all []listing
+	var err error
+	return func(ctx context.Context) ([]listing, error) {
+		once.Do(func() { all, err = e.list(ctx) })
+		return all, err
+	}
+}
+
+func (e *examination) list(ctx context.Context) (all []listing, err error) {
 	for _, apiService := range e.apiServices {
 		list, _, err := e.discover(ctx, apiService)
 		if err != nil {
-			return results, unreadable{"the discovery of " + apiService.Name, err}
+			return nil, unreadable{"the discovery of " + apiService.Name, err}
 		}
 		for _, resource := range list.APIResources {
-			if !slices.Contains(resource.Verbs, "list") {
-				continue
+			if slices.Contains(resource.Verbs, "list") && isName(resource.Name) {
+				all = append(all, listing{resource: resource, of: apiService})
 			}
-			path := pathOf(apiService) + "/" + resource.Name
-			_, err := e.kube.Discovery().RESTClient().Get().AbsPath(path).Param("limit", "1").
-				SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json").DoRaw(ctx)
-			if apierrors.IsForbidden(err) {
-				continue
-			}
-			if count++; err == nil {
-				continue
-			}
-			consequence := ""
-			if sets.New(resource.Verbs...).HasAll("delete", "watch") {
-				consequence = ", so that no namespace can be deleted, and the garbage collector and quotas wait for it"
-			}
-			results = append(results, failure(fmt.Sprintf("%s of %s can't be listed (%v)%s", resource.Name, apiService.Name, err, consequence), "see the log of the server").by("kubectl get --raw='%s?limit=1'", path))
 		}
 	}
-	if count == 0 {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(listsAtOnce)
+	for i := range all {
+		group.Go(func() (err error) {
+			l := &all[i]
+			for range 2 { // A busy moment is no fault.
+				began := time.Now()
+				_, l.err = e.kube.Discovery().RESTClient().Get().AbsPath(l.path()).Param("limit", "1").
+					SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json").DoRaw(ctx)
+				if l.took = time.Since(began); l.err != nil || l.took < slowList {
+					break
+				}
+			}
+			if apierrors.IsForbidden(l.err) {
+				l.refused, err = e.selfAllowed(ctx, &authorizationv1.ResourceAttributes{Verb: "list", Group: l.of.Spec.Group, Version: l.of.Spec.Version, Resource: l.resource.Name})
+				l.hidden = !l.refused
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, unreadable{"what this user may list", err}
+	}
+	return slices.DeleteFunc(all, func(l listing) bool { return l.hidden }), nil
+}
+
+// checkLists lists one object of each resource. Some controllers list all resources.
+func (e *examination) checkLists(ctx context.Context) ([]Finding, error) {
+	all, err := e.listings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
 		return []Finding{skipped("this user may list no resource of the server")}, nil
 	}
-	return orOK(results, "%s can be listed", plural(count, "resource")), nil
+	return orOK(e.badLists(ctx, all), "%s can be listed", plural(len(all), "resource")), nil
+}
+
+// badLists returns a finding for each version and each kind of fault, with the first message.
+func (e *examination) badLists(ctx context.Context, all []listing) (results []Finding) {
+	for _, apiService := range e.apiServices {
+		matching := func(matches func(listing) bool) (names string, first listing) {
+			for _, l := range slices.Backward(all) {
+				if l.of == apiService && matches(l) {
+					names, first = strings.TrimSuffix(l.resource.Name+", "+names, ", "), l
+				}
+			}
+			return names, first
+		}
+		logs := e.logs(ctx, backendOf(apiService))
+		if names, first := matching(func(l listing) bool { return l.refused }); names != "" {
+			results = append(results, failure(fmt.Sprintf("the server refuses to list %s of %s, although kube-apiserver lets this user do that (%v)", names, apiService.Name, first.err),
+				"see the log of the server for why, such as that it may not create subjectaccessreviews").by(logs))
+		}
+		if names, first := matching(func(l listing) bool { return l.err != nil && !l.refused }); names != "" {
+			consequence := ""
+			if sets.New(first.resource.Verbs...).HasAll("delete", "watch") {
+				consequence = ", so that no namespace can be deleted, and the garbage collector and quotas wait for it"
+			}
+			results = append(results, failure(fmt.Sprintf("%s of %s can't be listed (%v)%s", names, apiService.Name, first.err, consequence), "see the log of the server").by(kubectl("get", "--raw="+first.path()+"?limit=1")))
+		}
+		if names, first := matching(func(l listing) bool { return l.err == nil && l.took >= slowList }); names != "" {
+			results = append(results, warning(fmt.Sprintf("a list of one object takes %s for %s of %s", first.took.Round(100*time.Millisecond), names, apiService.Name), "see the log of the server, and what it waits for").by(logs))
+		}
+	}
+	return results
 }
 
 // checkDefinitions looks for CustomResourceDefinitions whose objects clients can't reach. The
@@ -290,9 +429,8 @@ func (e *examination) checkLists(ctx context.Context) ([]Finding, error) {
 func (e *examination) checkDefinitions(ctx context.Context) ([]Finding, error) {
 	var results []Finding
 	if e.foreign && len(e.managed) > 0 {
-		managed := strings.Join(e.managed, " ")
-		results = append(results, failure("kube-apiserver is about to reset "+managed+", or delete it, because of the label "+cluster.ManagedLabel+" of a CustomResourceDefinition", "remove the label").
-			by("kubectl label apiservice %s %s-", managed, cluster.ManagedLabel))
+		results = append(results, failure("kube-apiserver is about to reset "+strings.Join(e.managed, ", ")+", or delete it, because of the label "+cluster.ManagedLabel+" of a CustomResourceDefinition", "remove the label").
+			by(kubectl(slices.Concat([]string{"label", "apiservice"}, e.managed, []string{cluster.ManagedLabel + "-"})...)))
 	}
 	content, err := e.kube.Discovery().RESTClient().Get().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions").DoRaw(ctx)
 	if err != nil {
@@ -304,8 +442,8 @@ func (e *examination) checkDefinitions(ctx context.Context) ([]Finding, error) {
 	}
 	for _, apiService := range e.apiServices {
 		known, err := e.told(apiService)
-		if err != nil || known == nil {
-			continue
+		if err != nil || known == nil || known.Freshness == apidiscoveryv2.DiscoveryFreshnessStale {
+			continue // What is stale may be nothing.
 		}
 		for _, definition := range definitions.Items {
 			serves := slices.ContainsFunc(definition.Spec.Versions, func(version apiextensionsv1.CustomResourceDefinitionVersion) bool {
@@ -313,7 +451,7 @@ func (e *examination) checkDefinitions(ctx context.Context) ([]Finding, error) {
 			})
 			if definition.Spec.Group == apiService.Spec.Group && serves && !namesIn(known).Has(definition.Spec.Names.Plural) {
 				results = append(results, failure(fmt.Sprintf("the CustomResourceDefinition %s defines a version that %s has a server for, which has no such resource, so that its objects can't be reached", definition.Name, apiService.Name),
-					"move the definition to a group or a version of its own").by("kubectl get customresourcedefinition %s --output=yaml", definition.Name).since(definition.CreationTimestamp))
+					"move the definition to a group or a version of its own").by(kubectl("get", "customresourcedefinition", definition.Name, "--output=yaml")).since(definition.CreationTimestamp))
 			}
 		}
 	}

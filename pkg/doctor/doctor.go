@@ -25,10 +25,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -81,7 +78,8 @@ type Finding struct {
 	Since string `json:"since,omitempty"`
 	// Fix says what to do about it, unless the cause says so itself.
 	Fix string `json:"fix,omitempty"`
-	// Command is a shell command that does that, or shows what helps to decide.
+	// Command is a shell command that does that without breaking what works, or shows what helps to
+	// decide. The function kubectl has built it.
 	Command string `json:"command,omitempty"`
 }
 
@@ -131,6 +129,8 @@ type examination struct {
 	allGroups func() (*apidiscoveryv2.APIGroupDiscoveryList, error)
 	// self is the user that runs the checks, once that is known.
 	self string
+	// listings returns what listAll has found, which several checks need.
+	listings func(context.Context) ([]listing, error)
 }
 
 // scope says what a check depends on.
@@ -143,6 +143,8 @@ const (
 	ofServer
 	// ofFlags checks need the flags of the server.
 	ofFlags
+	// ofAll checks look at all servers together, after the others.
+	ofAll
 )
 
 // check is an entry in the table of checks.
@@ -182,9 +184,9 @@ func checks() []check {
 		{registered, ofFlags, []string{version}, false, false, (*examination).checkRegistered},
 		{definitions, ofServer, []string{version, registered}, true, false, (*examination).checkDefinitions},
 		{permissions, ofServer, []string{version}, false, false, (*examination).checkPermissions},
-		{"priority", ofServer, []string{version, registered}, true, false, (*examination).checkPriority},
-		{network, ofServer, []string{registered}, true, true, (*examination).checkNetwork},
-		{service, ofServer, []string{registered, network}, true, true, (*examination).checkService},
+		{"priority", ofFlags, []string{version, registered}, true, false, (*examination).checkPriority},
+		{service, ofServer, []string{registered}, true, true, (*examination).checkService},
+		{network, ofServer, []string{service}, true, true, (*examination).checkNetwork},
 		{certificate, ofServer, []string{service}, true, true, (*examination).checkCertificate},
 		{availability, ofServer, []string{requestHeaders, registered, network, service, certificate}, true, true, (*examination).checkAvailability},
 		{discovery, ofServer, []string{availability}, true, false, (*examination).checkDiscovery},
@@ -197,7 +199,7 @@ func checks() []check {
 		{"storage", ofFlags, []string{etcd}, false, false, (*examination).checkStorage},
 		{"proxy", ofServer, []string{version}, false, false, (*examination).checkProxy},
 		{"leftovers", ofFlags, []string{version}, false, false, (*examination).checkLeftovers},
-		{"consequences", ofServer, []string{version}, true, false, (*examination).checkConsequences},
+		{"consequences", ofAll, []string{version}, true, false, (*examination).checkConsequences},
 	}
 }
 
@@ -207,7 +209,7 @@ func Examine(ctx context.Context, config Config) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.runAll(ctx, "", map[string]bool{}, ofCluster, ofServer, ofFlags), ctx.Err()
+	return e.runAll(ctx, "", map[string]bool{}, ofCluster, ofServer, ofFlags, ofAll), ctx.Err()
 }
 
 func newExamination(ctx context.Context, config Config) (*examination, error) {
@@ -222,6 +224,7 @@ func newExamination(ctx context.Context, config Config) (*examination, error) {
 		return nil, err
 	}
 	e := &examination{Config: config, kube: kube, aggregator: apiServices, allGroups: discoverAll(ctx, kube)}
+	e.listings = e.listAll()
 	e.registration = e.findRegistration(ctx)
 	return e, nil
 }
@@ -262,32 +265,6 @@ func (e *examination) runOne(ctx context.Context, check check, failed map[string
 	return found
 }
 
-// Print writes a line for each result, with its command below. The name of a server precedes its
-// results.
-func Print(out io.Writer, results []Result) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	server := ""
-	for _, result := range results {
-		if result.Server != server {
-			server = result.Server
-			fmt.Fprintf(table, "\n%s\n", server)
-		}
-		text := result.Cause
-		if result.Since != "" {
-			text += " (since " + result.Since + ")"
-		}
-		if result.Fix != "" {
-			text += ": " + result.Fix
-		}
-		// Messages of others can have several lines.
-		fmt.Fprintf(table, "%s\t%s\t%s\n", result.Status, result.Check, strings.Join(strings.Fields(text), " "))
-		if result.Command != "" {
-			fmt.Fprintf(table, "\t\t  %s\n", result.Command)
-		}
-	}
-	return table.Flush()
-}
-
 func ok(format string, args ...any) Finding {
 	return Finding{Status: OK, Cause: fmt.Sprintf(format, args...)}
 }
@@ -309,8 +286,8 @@ func warning(cause, fix string) Finding { return Finding{Status: Warning, Cause:
 func failure(cause, fix string) Finding { return Finding{Status: Failure, Cause: cause, Fix: fix} }
 
 // by adds the command of a finding.
-func (f Finding) by(format string, args ...any) Finding {
-	f.Command = fmt.Sprintf(format, args...)
+func (f Finding) by(command string) Finding {
+	f.Command = command
 	return f
 }
 

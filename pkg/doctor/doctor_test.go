@@ -22,7 +22,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +30,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,17 +58,6 @@ func TestTheTableOfChecks(t *testing.T) {
 		require.Subset(t, names, check.needs, "%s needs a check that does not run before it", check.name)
 		names = append(names, check.name)
 	}
-}
-
-func TestPrint(t *testing.T) {
-	var out strings.Builder
-	require.NoError(t, Print(&out, []Result{
-		{"", "short", Finding{Status: OK, Cause: "all is well"}},
-		{"", "of some length", Finding{Status: Failure, Cause: "two lines\n\tof another", Fix: "fix it"}},
-	}))
-	want := "ok       short           all is well\n" +
-		"failure  of some length  two lines of another: fix it\n"
-	require.Equal(t, want, out.String())
 }
 
 func TestCheckRegistered(t *testing.T) {
@@ -370,46 +357,9 @@ func TestCheckPriority(t *testing.T) {
 			want := ok("kube-apiserver answers reviews before anything else")
 			if test.want != "" {
 				want = warning(test.want+" that system:serviceaccount:kitchen:apiserver creates "+waiting, "install a FlowSchema that lets them pass, as the manifests of this server do")
-				want = want.by("%s", e.flowSchema())
+				want = want.by(e.flowSchema())
 			}
 			require.Equal(t, []Finding{want}, found)
-		})
-	}
-}
-
-func TestCheckSpread(t *testing.T) {
-	type replica struct {
-		node  string
-		ready bool
-	}
-	const warned = "all 2 replicas behind the Service default/server are on the node a, and gone when it is"
-	for name, test := range map[string]struct {
-		replicas []replica
-		want     string
-	}{
-		"none":                    {nil, ""},
-		"one":                     {[]replica{{"a", true}}, ""},
-		"on one node":             {[]replica{{"a", true}, {"a", true}}, warned},
-		"on two":                  {[]replica{{"a", true}, {"b", true}, {"a", true}}, ""},
-		"the other not ready":     {[]replica{{"a", true}, {"a", true}, {"b", false}}, warned},
-		"one of them not ready":   {[]replica{{"a", true}, {"a", false}}, ""},
-		"on nodes nobody told of": {[]replica{{"", true}, {"", true}}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			endpoints := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "server-1", Labels: map[string]string{discoveryv1.LabelServiceName: "server"}}}
-			for i, replica := range test.replicas {
-				endpoint := discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.0.0.%d", i)}, Conditions: discoveryv1.EndpointConditions{Ready: &replica.ready}}
-				if replica.node != "" {
-					endpoint.NodeName = &replica.node
-				}
-				endpoints.Endpoints = append(endpoints.Endpoints, endpoint)
-			}
-			e := &examination{kube: kubefake.NewClientset(endpoints)}
-			var got string
-			for _, result := range e.checkSpread(t.Context(), newBackend("default", "server", nil)) {
-				got += result.Cause
-			}
-			require.Equal(t, test.want, got)
 		})
 	}
 }

@@ -75,7 +75,7 @@ func (e *examination) checkProxy(ctx context.Context) ([]Finding, error) {
 		}
 		if len(exceptions) > 0 {
 			results = append(results, warning(fmt.Sprintf("by the environment of %s, requests to %s go through the proxy of HTTPS_PROXY", environment.of, strings.Join(reasons, ", ")),
-				"add "+strings.Join(exceptions, ",")+" to NO_PROXY").by("%s", e.setEnvironment(ctx, "NO_PROXY="+strings.TrimPrefix(environment.proxy.NoProxy+","+strings.Join(exceptions, ","), ","))))
+				"add "+strings.Join(exceptions, ",")+" to NO_PROXY").by(e.setEnvironment(ctx, "NO_PROXY="+strings.TrimPrefix(environment.proxy.NoProxy+","+strings.Join(exceptions, ","), ","))))
 		}
 	}
 	return orOK(results, "no proxy is between the server and the cluster"), nil
@@ -85,7 +85,7 @@ func (e *examination) checkProxy(ctx context.Context) ([]Finding, error) {
 func (e *examination) setEnvironment(ctx context.Context, variable string) string {
 	for _, b := range e.backends() {
 		if found, err := e.look(ctx, b); err == nil && found.deployment != nil {
-			return fmt.Sprintf("kubectl set env deployment/%s --namespace=%s %s", found.deployment.Name, b.namespace, variable)
+			return kubectl("set", "env", "deployment/"+found.deployment.Name, b.flag(), variable)
 		}
 	}
 	return ""

@@ -32,7 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/sets"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 // defaultPort is the port of references to a Service that name none.
@@ -57,6 +57,9 @@ func (b backend) String() string { return fmt.Sprintf("the Service %s/%s", b.nam
 // host returns the name that must be in the certificate of servers behind the Service.
 func (b backend) host() string { return b.name + "." + b.namespace + ".svc" }
 
+// flag returns the flag of kubectl for the namespace.
+func (b backend) flag() string { return "--namespace=" + b.namespace }
+
 // backends returns the ports of Services that the APIServices lead to.
 func (e *examination) backends() []backend {
 	var backends []backend
@@ -68,50 +71,48 @@ func (e *examination) backends() []backend {
 	return backends
 }
 
+// leadingTo returns the APIServices that lead to a Service.
+func (e *examination) leadingTo(b backend) (found []*apiregistrationv1.APIService) {
+	for _, apiService := range e.apiServices {
+		if backendOf(apiService) == b {
+			found = append(found, apiService)
+		}
+	}
+	return found
+}
+
 // checkService looks for servers behind the Services of the APIServices.
 func (e *examination) checkService(ctx context.Context) ([]Finding, error) {
 	var results []Finding
 	for _, backend := range e.backends() {
 		addresses, err := e.resolve(ctx, backend)
 		if err != nil {
-			found := explain(backend.String(), Failure, err)
-			if found.Status == Failure && found.Command == "" {
-				found = found.by("kubectl delete apiservice %s", e.names(" "))
-			}
-			results = append(results, found)
+			results = append(results, e.repoint(ctx, backend, explain(backend.String(), Failure, err)))
 			continue
 		}
 		results = append(results, ok("%s leads to %s", backend, strings.Join(addresses, ", ")))
-		results = append(results, e.checkSpread(ctx, backend)...)
 		results = append(results, e.checkStrangers(ctx, backend)...)
 	}
 	return results, nil
 }
 
-// checkSpread warns if all replicas run on one node. Kubernetes decides where a pod runs only when
-// it is created.
-func (e *examination) checkSpread(ctx context.Context, b backend) []Finding {
-	list, err := e.endpointSlices(ctx, b)
-	if err != nil {
-		return nil // Without permission, the check of the Service has named its cluster IP.
-	}
-	nodes := sets.New[string]()
-	replicas := sets.New[string]()
-	for _, slice := range list {
-		for _, endpoint := range slice.Endpoints {
-			if isReady(endpoint) && endpoint.NodeName != nil {
-				nodes.Insert(*endpoint.NodeName)
-				replicas.Insert(endpoint.Addresses...)
-			}
+// repoint gives a finding about a Service the command that changes the APIServices, if only that
+// is sure to be right: the Service may be for others, too.
+func (e *examination) repoint(ctx context.Context, b backend, found Finding) Finding {
+	names := namesOf(e.leadingTo(b))
+	service, err := e.service(ctx, b)
+	switch {
+	case found.Status != Failure || err != nil:
+	case service != nil && len(service.Spec.Ports) == 1 && service.Spec.Type != corev1.ServiceTypeExternalName && service.Spec.Ports[0].Port != b.port:
+		patch := fmt.Sprintf(`{"spec":{"service":{"port":%d}}}`, service.Spec.Ports[0].Port)
+		return found.by(kubectl(slices.Concat([]string{"patch", "apiservice"}, names, []string{"--type=merge", "--patch=" + patch})...))
+	case service == nil:
+		if _, err := e.kube.CoreV1().Namespaces().Get(ctx, b.namespace, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			found.Fix = "delete the APIServices, since not even the namespace of their server exists"
+			return found.by(kubectl(append([]string{"delete", "apiservice"}, names...)...))
 		}
 	}
-	if nodes.Len() != 1 || replicas.Len() < 2 {
-		return nil
-	}
-	return []Finding{warning(
-		fmt.Sprintf("all %d replicas behind %s are on the node %s, and gone when it is", replicas.Len(), b, sets.List(nodes)[0]),
-		"when other nodes are ready, spread them by kubectl rollout restart",
-	)}
+	return found
 }
 
 // checkStrangers warns of a Service that selects pods of other servers. They get a part of the
@@ -124,7 +125,7 @@ func (e *examination) checkStrangers(ctx context.Context, b backend) []Finding {
 	for _, pod := range found.readyPods() {
 		if first := found.readyPods()[0]; pod.Spec.ServiceAccountName != first.Spec.ServiceAccountName {
 			return []Finding{warning(fmt.Sprintf("%s selects pods of several servers, such as %s and %s, so that each gets requests for the others", b, first.Name, pod.Name),
-				"give it a selector that only one of them matches").by("kubectl get pods --namespace=%s --selector=%s --show-labels", b.namespace, labels.Set(found.service.Spec.Selector))}
+				"give it a selector that only one of them matches").by(kubectl("get", "pods", b.flag(), "--selector="+labels.Set(found.service.Spec.Selector).String(), "--show-labels"))}
 		}
 	}
 	return nil
@@ -137,18 +138,18 @@ func (e *examination) resolve(ctx context.Context, b backend) ([]string, error) 
 	service := found.service
 	if service == nil {
 		if err == nil {
-			err = &problem{b.String() + " does not exist", "create this Service, through which requests reach the pods, or delete what leads to it", ""}
+			err = &problem{b.String() + " does not exist", "install the server again, of which the Service is a part; if it is gone for good, delete what leads to it",
+				kubectl("get", "services,endpointslices,deployments,pods", b.flag())}
 		}
 		return nil, err
 	}
 	if service.Spec.Type == corev1.ServiceTypeExternalName {
 		return []string{net.JoinHostPort(service.Spec.ExternalName, strconv.Itoa(int(b.port)))}, nil
 	}
-	patch := fmt.Sprintf("kubectl patch service %s --namespace=%s --type=json --patch=", b.name, b.namespace)
+	show := kubectl("get", "service", b.name, b.flag(), "--output=yaml")
 	i := slices.IndexFunc(service.Spec.Ports, func(port corev1.ServicePort) bool { return port.Port == b.port })
 	if i < 0 {
-		return nil, &problem{fmt.Sprintf("%s has no port %d", b, b.port), "add the port to it, or name another port where the Service is named",
-			patch + fmt.Sprintf(`'[{"op":"replace","path":"/spec/ports/0/port","value":%d}]'`, b.port)}
+		return nil, &problem{fmt.Sprintf("%s has no port %d", b, b.port), "name a port of the Service where it leads to the Service, or add the port to the Service", show}
 	}
 	port := service.Spec.Ports[i]
 	if apierrors.IsForbidden(err) {
@@ -157,11 +158,15 @@ func (e *examination) resolve(ctx context.Context, b backend) ([]string, error) 
 	if err != nil {
 		return nil, err
 	}
-	for _, pod := range found.pods {
-		if port.TargetPort.Type == intstr.String && !hasPort(pod, port.TargetPort.StrVal) {
-			return nil, &problem{fmt.Sprintf("the target port %q of %s is not a port of its pod %s", port.TargetPort.StrVal, b, pod.Name), "give a port of the container that name, or the Service another targetPort",
-				patch + fmt.Sprintf(`'[{"op":"replace","path":"/spec/ports/%d/targetPort","value":%d}]'`, i, portOf(pod))}
+	// While pods are replaced, it can be a port of some.
+	named := func(pod corev1.Pod) bool { return hasPort(pod, port.TargetPort.StrVal) }
+	if port.TargetPort.Type == intstr.String && len(found.pods) > 0 && !slices.ContainsFunc(found.pods, named) {
+		pod := found.pods[0]
+		if ports := portsOf(pod); len(ports) == 1 {
+			show = kubectl("patch", "service", b.name, b.flag(), "--type=json",
+				fmt.Sprintf(`--patch=[{"op":"test","path":"/spec/ports/%[1]d/port","value":%[2]d},{"op":"replace","path":"/spec/ports/%[1]d/targetPort","value":%[3]d}]`, i, port.Port, ports[0].ContainerPort))
 		}
+		return nil, &problem{fmt.Sprintf("the target port %q of %s is not a port of its pod %s", port.TargetPort.StrVal, b, pod.Name), "give a port of the container that name, or the Service another targetPort", show}
 	}
 	addresses, err := e.endpoints(ctx, b, port)
 	if apierrors.IsForbidden(err) {
@@ -173,14 +178,6 @@ func (e *examination) resolve(ctx context.Context, b backend) ([]string, error) 
 	return nil, found.problem(b, port)
 }
 
-// portOf returns the port where a pod seems to serve TLS.
-func portOf(pod corev1.Pod) int32 {
-	for _, port := range portsOf(pod) {
-		return port.ContainerPort
-	}
-	return defaultPort
-}
-
 func portsOf(pod corev1.Pod) (ports []corev1.ContainerPort) {
 	for _, container := range pod.Spec.Containers {
 		ports = append(ports, container.Ports...)
@@ -190,40 +187,37 @@ func portsOf(pod corev1.Pod) (ports []corev1.ContainerPort) {
 
 // problem returns an error that says why no pod is behind a Service.
 func (found behind) problem(b backend, port corev1.ServicePort) error {
-	selector := labels.Set(found.service.Spec.Selector)
-	slicesOf := fmt.Sprintf("kubectl get endpointslices --namespace=%s --selector=%s=%s --output=yaml", b.namespace, discoveryv1.LabelServiceName, b.name)
+	selector := labels.Set(found.service.Spec.Selector).String()
+	slicesOf := kubectl("get", "endpointslices", b.flag(), "--selector="+discoveryv1.LabelServiceName+"="+b.name, "--output=yaml")
+	none := fmt.Sprintf("no pod matches the selector %s of %s", selector, b)
 	switch deployment := found.deployment; {
-	case len(selector) == 0:
+	case selector == "":
 		return &problem{b.String() + " has no selector, and no endpoint that is ready", "give it a selector of the server's pods", slicesOf}
 	case len(found.readyPods()) > 0:
 		return &problem{fmt.Sprintf("the pod %s of %s is ready, but no endpoint has the port %q", found.readyPods()[0].Name, b, port.Name), "see whether kube-controller-manager runs, which writes the EndpointSlices", slicesOf}
 	case len(found.pods) > 0:
 		return found.notReady(b)
-	case deployment != nil && !selects(found.service, deployment.Spec.Template.Labels):
-		return &problem{fmt.Sprintf("no pod matches the selector %s of %s", selector, b), "check the labels of the pods, and the Deployment that is to create them",
-			fmt.Sprintf("kubectl set selector service %s --namespace=%s %s", b.name, b.namespace, labels.Set(deployment.Spec.Template.Labels))}
-	case deployment != nil && deployment.Spec.Replicas != nil && *deployment.Spec.Replicas == 0:
-		return &problem{fmt.Sprintf("no pod matches the selector %s of %s, since the Deployment %s is to have none", selector, b, deployment.Name), "scale it up",
-			fmt.Sprintf("kubectl scale --namespace=%s deployment/%s --replicas=1", b.namespace, deployment.Name)}
-	case deployment != nil:
+	case deployment == nil:
+		return &problem{none, "check the labels of the pods, and the Deployment that is to create them", kubectl("get", "pods,deployments", b.flag(), "--show-labels")}
+	case deployment.Spec.Replicas != nil && *deployment.Spec.Replicas == 0:
+		return &problem{fmt.Sprintf("%s, since the Deployment %s is to have none", none, deployment.Name), "scale it up",
+			kubectl("scale", b.flag(), "deployment/"+deployment.Name, "--replicas=1")}
+	default:
 		why := ""
 		for _, condition := range deployment.Status.Conditions {
 			if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
 				why = " (" + condition.Message + ")"
 			}
 		}
-		return &problem{fmt.Sprintf("no pod matches the selector %s of %s, since none of the Deployment %s can be created%s", selector, b, deployment.Name, why), "see its events and those of its ReplicaSet",
-			fmt.Sprintf("kubectl describe --namespace=%s deployment,replicasets --selector=%s", b.namespace, selector)}
-	default:
-		return &problem{fmt.Sprintf("no pod matches the selector %s of %s", selector, b), "check the labels of the pods, and the Deployment that is to create them",
-			fmt.Sprintf("kubectl get pods,deployments --namespace=%s --show-labels", b.namespace)}
+		return &problem{fmt.Sprintf("%s, since none of the Deployment %s can be created%s", none, deployment.Name, why), "see its events and those of its ReplicaSet",
+			kubectl("describe", b.flag(), "deployment,replicasets", "--selector="+selector)}
 	}
 }
 
 // notReady returns an error that says why the pods of a Service are not ready.
 func (found behind) notReady(b backend) error {
 	pod := found.pods[0]
-	why, command := "", fmt.Sprintf("kubectl describe pod %s --namespace=%s", pod.Name, b.namespace)
+	why, command := "", kubectl("describe", "pod", pod.Name, b.flag())
 	if condition := podCondition(pod, corev1.PodScheduled); condition.Status == corev1.ConditionFalse {
 		why = ": " + condition.Reason + ", " + condition.Message
 	}
@@ -232,7 +226,7 @@ func (found behind) notReady(b backend) error {
 			why = ": " + waiting.Reason
 		}
 		if container.RestartCount > 0 {
-			command = fmt.Sprintf("kubectl logs %s --namespace=%s --container=%s --previous", pod.Name, b.namespace, container.Name)
+			command = kubectl("logs", pod.Name, b.flag(), "--container="+container.Name, "--previous")
 		}
 	}
 	return &problem{fmt.Sprintf("none of the %d pods of %s is ready%s", len(found.pods), b, why), "see their events and logs", command}

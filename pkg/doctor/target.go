@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,9 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
+
+// serversAtOnce bounds the servers that are examined at the same time. Broken ones take long.
+const serversAtOnce = 8
 
 // ExamineAPIServices examines the named APIServices, or all, and the servers that they lead to. It
 // connects to kube-apiserver only. It makes the checks that do not need the flags of the servers.
@@ -57,10 +61,22 @@ func ExamineAPIServices(ctx context.Context, config *rest.Config, names ...strin
 	if err != nil {
 		return nil, err
 	}
-	for _, server := range servers {
-		results = append(results, server.runAll(ctx, server.title(), maps.Clone(failed), ofServer)...)
+	of := make([][]Result, len(servers))
+	var group errgroup.Group
+	group.SetLimit(serversAtOnce)
+	for i, server := range servers {
+		group.Go(func() error {
+			server.learnAccount(ctx)
+			of[i] = server.runAll(ctx, server.title(), maps.Clone(failed), ofServer)
+			return nil
+		})
 	}
-	return results, ctx.Err()
+	_ = group.Wait()
+	for i, server := range servers {
+		results = append(results, of[i]...)
+		e.apiServices = append(e.apiServices, server.apiServices...)
+	}
+	return append(results, e.runAll(ctx, "all servers", failed, ofAll)...), ctx.Err()
 }
 
 // servers returns an examination for each server that APIServices lead to.
@@ -89,13 +105,11 @@ func (e *examination) servers(ctx context.Context, names []string) ([]*examinati
 		if j < 0 {
 			server := *e
 			server.resources = map[string][]string{}
+			server.listings = server.listAll()
 			j, servers = len(servers), append(servers, &server)
 		}
 		servers[j].add(apiService)
 		servers[j].learnResources(apiService)
-	}
-	for _, server := range servers {
-		server.learnAccount(ctx)
 	}
 	return servers, nil
 }
@@ -107,18 +121,19 @@ func backendOf(apiService *apiregistrationv1.APIService) backend {
 
 // title returns a server's Service and its APIServices.
 func (e *examination) title() string {
-	return fmt.Sprintf("%s: %s", strings.TrimPrefix(e.backends()[0].String(), "the "), e.names(", "))
+	return fmt.Sprintf("%s: %s", strings.TrimPrefix(e.backends()[0].String(), "the "), listed(e.apiServices))
 }
 
-// names returns the names of the APIServices.
-func (e *examination) names(separator string) string { return namesOf(e.apiServices, separator) }
-
-func namesOf(apiServices []*apiregistrationv1.APIService, separator string) string {
-	var names []string
+func namesOf(apiServices []*apiregistrationv1.APIService) (names []string) {
 	for _, apiService := range apiServices {
 		names = append(names, apiService.Name)
 	}
-	return strings.Join(names, separator)
+	return names
+}
+
+// listed returns the names of APIServices for a sentence.
+func listed(apiServices []*apiregistrationv1.APIService) string {
+	return strings.Join(namesOf(apiServices), ", ")
 }
 
 // learnAccount finds out the service account of a server.
@@ -147,12 +162,12 @@ func delegation(namespace, account string) []cluster.Permission {
 	binding := fmt.Sprintf("%s:%s", namespace, account)
 	delegator := cluster.Permission{
 		Verb: "create", Fix: "bind the ClusterRole system:auth-delegator to its user",
-		Command: fmt.Sprintf("kubectl create clusterrolebinding %s:auth-delegator --clusterrole=system:auth-delegator --serviceaccount=%s", binding, binding),
+		Command: kubectl("create", "clusterrolebinding", binding+":auth-delegator", "--clusterrole=system:auth-delegator", "--serviceaccount="+binding),
 	}
 	reader := cluster.Permission{
 		Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: metav1.NamespaceSystem, Name: authenticationConfig,
 		Fix:     "bind the Role extension-apiserver-authentication-reader to its user",
-		Command: fmt.Sprintf("kubectl create rolebinding %s:auth-reader --namespace=kube-system --role=extension-apiserver-authentication-reader --serviceaccount=%s", binding, binding),
+		Command: kubectl("create", "rolebinding", binding+":auth-reader", "--namespace=kube-system", "--role=extension-apiserver-authentication-reader", "--serviceaccount="+binding),
 	}
 	var permissions []cluster.Permission
 	for _, resource := range []schema.GroupResource{{Group: "authentication.k8s.io", Resource: "tokenreviews"}, {Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}} {
@@ -180,7 +195,7 @@ func (e *examination) unavailable() apiregistrationv1.APIServiceCondition {
 type behind struct {
 	service *corev1.Service
 	pods    []corev1.Pod
-	// deployment has such pods, or is the only one of the namespace.
+	// deployment has such pods.
 	deployment *appsv1.Deployment
 }
 
@@ -206,9 +221,6 @@ func (e *examination) look(ctx context.Context, b backend) (found behind, err er
 			found.deployment = &list.Items[i]
 			return found, nil
 		}
-	}
-	if len(list.Items) == 1 && len(found.pods) == 0 {
-		found.deployment = &list.Items[0]
 	}
 	return found, nil
 }
@@ -236,34 +248,28 @@ func podCondition(pod corev1.Pod, kind corev1.PodConditionType) corev1.PodCondit
 	return corev1.PodCondition{}
 }
 
-// workload returns the argument of kubectl for the pods of a server.
-func (b behind) workload() string {
-	switch {
-	case b.deployment != nil:
-		return "deployment/" + b.deployment.Name
-	case b.service != nil && len(b.service.Spec.Selector) > 0:
-		return "--selector=" + labels.Set(b.service.Spec.Selector).String()
-	}
-	return ""
-}
-
 // logs returns a command that shows the log of a server.
 func (e *examination) logs(ctx context.Context, b backend) string {
 	found, _ := e.look(ctx, b)
-	if found.workload() == "" {
-		return fmt.Sprintf("kubectl get service,endpointslices --namespace=%s --output=wide", b.namespace)
-	}
-	return fmt.Sprintf("kubectl logs --namespace=%s %s --all-containers --tail=100", b.namespace, found.workload())
-}
-
-// restart returns a command that makes a server read certificates and configuration again.
-func (e *examination) restart(ctx context.Context, b backend) string {
-	found, _ := e.look(ctx, b)
 	switch {
 	case found.deployment != nil:
-		return fmt.Sprintf("kubectl rollout restart --namespace=%s deployment/%s", b.namespace, found.deployment.Name)
-	case found.workload() != "":
-		return fmt.Sprintf("kubectl delete pods --namespace=%s %s", b.namespace, found.workload())
+		return kubectl("logs", b.flag(), "deployment/"+found.deployment.Name, "--all-containers", "--tail=100")
+	case len(found.pods) > 0:
+		return kubectl("logs", b.flag(), "--selector="+labels.Set(found.service.Spec.Selector).String(), "--all-containers", "--tail=100")
+	}
+	return e.around(ctx, b)
+}
+
+// around returns a command that shows what a Service leads to.
+func (*examination) around(_ context.Context, b backend) string {
+	return kubectl("get", "service,endpointslices,pods", b.flag(), "--output=wide")
+}
+
+// restart returns a command that makes a server read certificates and configuration again. Without
+// a Deployment, which replaces pods one by one, it shows the log.
+func (e *examination) restart(ctx context.Context, b backend) string {
+	if found, _ := e.look(ctx, b); found.deployment != nil {
+		return kubectl("rollout", "restart", b.flag(), "deployment/"+found.deployment.Name)
 	}
 	return e.logs(ctx, b)
 }

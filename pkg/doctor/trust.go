@@ -22,6 +22,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,8 +45,8 @@ func (e *examination) checkTrust(ctx context.Context, b backend) (results []Find
 	var expires time.Time
 	for _, trust := range e.trusts(b) {
 		if trust.anybody {
-			results = append(results, warning(trust.names(", ")+" trusts any server, since insecureSkipTLSVerify is set", "set caBundle instead").
-				by("%s", trustCommand(trust, secrets)))
+			results = append(results, warning(listed(trust.apiServices)+" trusts any server, since insecureSkipTLSVerify is set", "set caBundle instead").
+				by(show(trust)))
 			continue
 		}
 		found, end := e.checkBundle(ctx, b, trust, secrets)
@@ -63,10 +64,10 @@ func (e *examination) checkTrust(ctx context.Context, b backend) (results []Find
 // checkBundle checks a caBundle, and returns when it expires.
 func (e *examination) checkBundle(ctx context.Context, b backend, trust *trust, secrets []servedSecret) (results []Finding, end time.Time) {
 	bundle := parseCertificates([]byte(trust.bundle))
-	named := "caBundle of " + trust.names(", ")
+	named := "caBundle of " + listed(trust.apiServices)
 	if len(bundle) == 0 && trust.bundle != "" {
 		_, err := trusting([]byte(trust.bundle), named)
-		return []Finding{explain(named, Failure, err).by("%s", trustCommand(trust, secrets))}, end
+		return []Finding{explain(named, Failure, err).by(trustCommand(trust, secrets))}, end
 	}
 	for _, certificate := range bundle {
 		if certificate.NotAfter.After(end) {
@@ -74,14 +75,14 @@ func (e *examination) checkBundle(ctx context.Context, b backend, trust *trust, 
 		}
 	}
 	if len(bundle) > 0 && time.Now().After(end) {
-		return []Finding{failure(fmt.Sprintf("the %s has expired on %s", named, date(end)), "put the certificate authority that issued the server's certificate into it").by("%s", trustCommand(trust, secrets)).since(metav1.NewTime(end))}, end
+		return []Finding{failure(fmt.Sprintf("the %s %s", named, expiring(end)), "put the certificate authority that issued the server's certificate into it").by(trustCommand(trust, secrets)).since(metav1.NewTime(end))}, end
 	}
 	if found := e.checkHandshake(ctx, b, trust, secrets); len(found) > 0 {
 		return found, end
 	}
 	for _, certificate := range bundle {
 		if certificate.NotAfter.Equal(end) && renewalDue(certificate, time.Now()) {
-			results = append(results, warning(fmt.Sprintf("the %s expires on %s", named, date(end)), "renew the certificate authority, and put the new one beside it").by("%s", trustCommand(trust, secrets)))
+			results = append(results, warning(fmt.Sprintf("the %s %s", named, expiring(end)), "renew the certificate authority, and put the new one beside it").by(show(trust)))
 		}
 	}
 	return append(results, e.checkSecrets(ctx, b, trust, bundle, secrets)...), end
@@ -89,15 +90,20 @@ func (e *examination) checkBundle(ctx context.Context, b backend, trust *trust, 
 
 // checkHandshake explains kube-apiserver's errors about the server's certificate.
 func (e *examination) checkHandshake(ctx context.Context, b backend, trust *trust, secrets []servedSecret) []Finding {
+	of := listed(trust.apiServices)
+	untrusted, fix := "is of another certificate authority than those of caBundle", "put the one that issued it into caBundle of "+of
+	if trust.bundle == "" {
+		untrusted, fix = "is of a certificate authority that kube-apiserver's machine does not know, and "+of+" has no caBundle", "set caBundle to the one that issued it"
+	}
 	for _, apiService := range trust.apiServices {
 		condition := availability(apiService)
 		for _, kind := range []struct{ message, cause, fix, command string }{
 			{`certificate has expired or is not yet valid`, "has expired, or is not valid yet", "renew it", e.reissue(ctx, b, secrets)},
 			{`certificate is (not )?valid for|IP SANs|legacy Common Name|not valid for any names`, "is for another name", "issue one for " + b.host(), e.reissue(ctx, b, secrets)},
-			{`unknown authority|certificate is not (trusted|standards compliant)|failed to verify certificate`, "is of another certificate authority than those of caBundle", "put the one that issued it into caBundle of " + trust.names(", "), trustCommand(trust, secrets)},
+			{`unknown authority|certificate is not (trusted|standards compliant)|failed to verify certificate`, untrusted, fix, trustCommand(trust, secrets)},
 		} {
 			if regexp.MustCompile(kind.message).MatchString(condition.Message) {
-				return []Finding{failure(fmt.Sprintf("the certificate that the server serves %s (%s)", kind.cause, condition.Message), kind.fix).by("%s", kind.command)}
+				return []Finding{failure(fmt.Sprintf("the certificate that the server serves %s (%s)", kind.cause, condition.Message), kind.fix).by(kind.command)}
 			}
 		}
 	}
@@ -116,8 +122,8 @@ func (e *examination) checkSecrets(ctx context.Context, b backend, trust *trust,
 		}
 		leaf := secret.chain[0]
 		if renewalDue(leaf, time.Now()) {
-			results = append(results, warning(fmt.Sprintf("the certificate in the Secret %s/%s expires on %s", secret.Namespace, secret.Name, date(leaf.NotAfter)), "renew it").
-				by("%s", e.reissue(ctx, b, []servedSecret{secret})))
+			results = append(results, warning(fmt.Sprintf("the certificate in the Secret %s/%s %s", secret.Namespace, secret.Name, expiring(leaf.NotAfter)), "renew it").
+				by(e.reissue(ctx, b, []servedSecret{secret})))
 			continue
 		}
 		intermediates := x509.NewCertPool()
@@ -126,7 +132,8 @@ func (e *examination) checkSecrets(ctx context.Context, b backend, trust *trust,
 		}
 		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates}); err != nil && len(bundle) > 0 {
 			results = append(results, warning(fmt.Sprintf("the certificate in the Secret %s/%s is not of caBundle, so that kube-apiserver refuses the server once it serves that (%v)", secret.Namespace, secret.Name, err),
-				"put the certificate authority that issued it into caBundle of "+trust.names(", ")).by("%s", trustCommand(trust, []servedSecret{secret})))
+				"put the certificate authority that issued it into caBundle of "+listed(trust.apiServices)+", beside the present one").
+				by(kubectl("get", "secret", secret.Name, b.flag(), `--output=jsonpath={.data.ca\.crt}`)))
 		}
 	}
 	return results
@@ -167,24 +174,29 @@ func parseCertificates(data []byte) (certificates []*x509.Certificate) {
 	return certificates
 }
 
-// trustCommand returns a command that makes APIServices trust the certificate authority of a
-// Secret.
+// trustCommand returns a command that makes APIServices that trust nothing useful trust the
+// certificate authority of a Secret.
 func trustCommand(trust *trust, secrets []servedSecret) string {
 	for _, secret := range secrets {
 		if len(secret.Data["ca.crt"]) > 0 {
-			return fmt.Sprintf(`kubectl patch apiservice %s --type=merge --patch='{"spec":{"insecureSkipTLSVerify":false,"caBundle":"'$(kubectl get secret %s --namespace=%s --output='jsonpath={.data.ca\.crt}')'"}}'`,
-				trust.names(" "), secret.Name, secret.Namespace)
+			return kubectl(slices.Concat([]string{"patch", "apiservice"}, namesOf(trust.apiServices), []string{"--type=merge"})...) +
+				` --patch='{"spec":{"caBundle":"'$(` + kubectl("get", "secret", secret.Name, "--namespace="+secret.Namespace, `--output=jsonpath={.data.ca\.crt}`) + `)'"}}'`
 		}
 	}
-	return "kubectl edit apiservice " + trust.names(" ")
+	return show(trust)
 }
 
-// reissue returns a command that makes cert-manager, or the server itself, issue the certificate
-// again.
+// show returns a command that shows APIServices.
+func show(trust *trust) string {
+	return kubectl(slices.Concat([]string{"get", "apiservice"}, namesOf(trust.apiServices), []string{"--output=yaml"})...)
+}
+
+// reissue returns a command that shows why cert-manager does not issue the certificate again, or
+// has the server do so itself.
 func (e *examination) reissue(ctx context.Context, b backend, secrets []servedSecret) string {
 	for _, secret := range secrets {
-		if secret.Annotations[certificateName] != "" {
-			return fmt.Sprintf("kubectl delete secret %s --namespace=%s", secret.Name, secret.Namespace)
+		if name := secret.Annotations[certificateName]; name != "" {
+			return kubectl("describe", "certificates.cert-manager.io", name, b.flag())
 		}
 	}
 	return e.restart(ctx, b)

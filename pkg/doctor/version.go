@@ -118,7 +118,8 @@ const authenticationConfig = "extension-apiserver-authentication"
 // checkAuthenticationConfig checks the ConfigMap that tells servers how to recognize
 // kube-apiserver's front proxy.
 func (e *examination) checkAuthenticationConfig(ctx context.Context) ([]Finding, error) {
-	const flags, show = "start kube-apiserver with --requestheader-client-ca-file, --requestheader-allowed-names and --proxy-client-cert-file", "kubectl get configmap " + authenticationConfig + " --namespace=kube-system --output=yaml"
+	const flags = "start kube-apiserver with --requestheader-client-ca-file, --requestheader-allowed-names and --proxy-client-cert-file"
+	show := kubectl("get", "configmap", authenticationConfig, "--namespace=kube-system", "--output=yaml")
 	config, err := e.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationConfig, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return []Finding{failure("there is no ConfigMap "+authenticationConfig+", and servers know kube-apiserver by it", "see the log of kube-apiserver, which writes it").by(show)}, nil
@@ -133,7 +134,7 @@ func (e *examination) checkAuthenticationConfig(ctx context.Context) ([]Finding,
 	var results []Finding
 	for _, authority := range authorities {
 		if renewalDue(authority, time.Now()) {
-			results = append(results, warning(fmt.Sprintf("the request-header CA %q expires on %s", authority.Subject, date(authority.NotAfter)), "renew it, and give kube-apiserver the new one beside it").by(show))
+			results = append(results, warning(fmt.Sprintf("the request-header CA %q %s", authority.Subject, expiring(authority.NotAfter)), "renew it, and give kube-apiserver the new one beside it").by(show))
 		}
 	}
 	if names := config.Data["requestheader-allowed-names"]; names == "" || names == "[]" {

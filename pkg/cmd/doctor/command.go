@@ -21,11 +21,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -55,7 +53,7 @@ func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *co
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Finds what keeps this server from working in a cluster",
-		Long: "Examines a cluster and prints one line per finding: what is wrong and how to fix it. It changes nothing, and also works before the server is installed. " +
+		Long: "Examines a cluster and prints what is wrong and how to fix it. It changes nothing, and also works before the server is installed. " +
 			"Besides its own flags it takes the server's, and checks what a server with these flags needs. The exit code is 1 if there is a failure.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -149,18 +147,6 @@ func complete(o *apiserver.Options, config *doctor.Config) error {
 		config.EtcdSocket = strings.TrimPrefix(completed.EmbeddedEtcd.Endpoint(), "unix://")
 	}
 	return nil
-}
-
-// printNews prints new results with the time.
-func printNews(out io.Writer, format string, results []doctor.Result) error {
-	now := time.Now().UTC().Format(time.RFC3339)
-	if format == tool.FormatJSON {
-		return tool.PrintJSON(out, map[string]any{"time": now, "results": results})
-	}
-	if _, err := fmt.Fprintln(out, now); err != nil {
-		return err
-	}
-	return doctor.Print(out, results)
 }
 
 // writeBundle writes a support bundle into a new file.

@@ -19,6 +19,9 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,8 +44,8 @@ func NewPlugin() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubectl-apiservices [NAME ...]",
 		Short: "Says what is wrong with APIServices and the servers behind them",
-		Long: "Examines the APIServices that are named, or all that lead to a server, and prints one line per finding: what is wrong, since when, and how to fix it, " +
-			"with a command below it. It changes nothing, and connects to kube-apiserver only. The exit code is 1 if there is a failure.",
+		Long: "Examines the APIServices that are named, or all that lead to a server, and prints what is wrong, since when, and how to fix it, " +
+			"with a command that cures it or shows more. It changes nothing, and connects to kube-apiserver only. The exit code is 1 if there is a failure.",
 		Example:     "  kubectl apiservices\n  kubectl apiservices v1beta1.metrics.k8s.io --output=json",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl apiservices"},
 		Version:     version.Get().GitVersion,
@@ -97,11 +100,14 @@ func completions(ctx context.Context, config clientcmd.ClientConfig, prefix stri
 type report struct {
 	format string
 	pause  time.Duration
+	quiet  bool
 }
 
 func (r *report) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&r.pause, "watch", 0, ""+
 		"How long to wait before examining again, for instance 5m, until Ctrl-C. After the first time, only what has changed is printed. 0 examines once.")
+	flags.BoolVarP(&r.quiet, "quiet", "q", false, ""+
+		"Whether to leave out what is ok or skipped.")
 	flags.StringVarP(&r.format, "output", "o", "", `"json" for programs.`)
 }
 
@@ -119,17 +125,39 @@ func (r *report) run(cmd *cobra.Command, examine func(context.Context) ([]doctor
 	}
 	if r.pause != 0 {
 		return doctor.Watch(cmd.Context(), examine, r.pause, func(results []doctor.Result) error {
-			return printNews(cmd.OutOrStdout(), r.format, results)
+			now := time.Now().UTC().Format(time.RFC3339)
+			out := cmd.OutOrStdout()
+			if r.format != tool.FormatJSON {
+				if _, err := fmt.Fprintln(out, now); err != nil {
+					return err
+				}
+			}
+			return r.print(out, results, map[string]any{"time": now})
 		})
 	}
 	results, err := examine(cmd.Context())
 	if err != nil {
 		return err
 	}
-	if r.format == tool.FormatJSON {
-		err = tool.PrintJSON(cmd.OutOrStdout(), map[string]any{"results": results})
-	} else {
-		err = doctor.Print(cmd.OutOrStdout(), results)
+	out := cmd.OutOrStdout()
+	err = r.print(out, results, map[string]any{})
+	if err == nil && r.format != tool.FormatJSON {
+		_, err = fmt.Fprintf(out, "\n%s\n", doctor.Summary(results))
 	}
 	return errors.Join(err, failures(results))
+}
+
+// print prints results. With JSON, they become a field of the document.
+func (r *report) print(out io.Writer, results []doctor.Result, document map[string]any) error {
+	shown := results
+	if r.quiet {
+		shown = slices.DeleteFunc(slices.Clone(results), func(result doctor.Result) bool {
+			return result.Status == doctor.OK || result.Status == doctor.Skipped
+		})
+	}
+	if r.format == tool.FormatJSON {
+		document["results"] = shown
+		return tool.PrintJSON(out, document)
+	}
+	return doctor.Print(out, shown)
 }
