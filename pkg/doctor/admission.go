@@ -18,6 +18,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -152,7 +153,10 @@ func (e *examination) call(ctx context.Context, client admissionregistrationv1.W
 		if err != nil {
 			return unreachable{err}
 		}
-		return e.connect(ctx, egressselector.ControlPlane, proxy, to, address.Hostname(), client.CABundle)
+		if proxy != nil {
+			return unreachable{errors.New("it is behind the proxy of HTTPS_PROXY")}
+		}
+		return e.connect(ctx, egressselector.ControlPlane, to, address.Hostname(), client.CABundle)
 	}
 	backend := newBackend(client.Service.Namespace, client.Service.Name, client.Service.Port)
 	addresses, err := e.resolve(ctx, backend)
@@ -160,17 +164,14 @@ func (e *examination) call(ctx context.Context, client admissionregistrationv1.W
 		return err
 	}
 	// One of the addresses is enough, since all are behind the same Service.
-	return e.connect(ctx, egressselector.Cluster, nil, addresses[0], backend.host(), client.CABundle)
+	return e.connect(ctx, egressselector.Cluster, addresses[0], backend.host(), client.CABundle)
 }
 
-// connect opens a connection as the server does, through a proxy if there is one, and closes it.
-func (e *examination) connect(ctx context.Context, network egressselector.EgressType, proxy *url.URL, address, host string, bundle []byte) error {
+// connect opens a connection as the server does, and closes it.
+func (e *examination) connect(ctx context.Context, network egressselector.EgressType, address, host string, bundle []byte) error {
 	dial, err := e.Egress(network.AsNetworkContext())
 	if err != nil {
 		return err
-	}
-	if proxy != nil {
-		return connectBy(ctx, proxy, dial, address, host, bundle, "its caBundle")
 	}
 	_, err = connect(ctx, dial, address, host, bundle, "its caBundle")
 	return err

@@ -25,8 +25,10 @@ import (
 	"strings"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -224,7 +226,30 @@ func answers() []answer {
 // answered returns the finding for a message of kube-apiserver about a server.
 func (e *examination) answered(ctx context.Context, b backend, cause, message string) Finding {
 	answer := answerTo(message)
-	return failure(fmt.Sprintf("%s (%s)", cause, message), answer.fix).by(answer.command(e, ctx, b))
+	found := failure(fmt.Sprintf("%s (%s)", cause, message), answer.fix).by(answer.command(e, ctx, b))
+	if policies := e.isolating(ctx, b); unreached.MatchString(message) && len(policies) > 0 {
+		found.Fix = "see whether one of the NetworkPolicies that select the server's pods, " + strings.Join(policies, ", ") + ", allows connections from any address to its port, since kube-apiserver is no pod; otherwise, " + found.Fix
+		return found.by(kubectl("describe", "networkpolicies", b.flag()))
+	}
+	return found
+}
+
+// isolating returns the NetworkPolicies for connections to the pods of a Service. What they allow,
+// and whether the network enforces them, is for others to find out.
+func (e *examination) isolating(ctx context.Context, b backend) (names []string) {
+	found, _ := e.look(ctx, b)
+	list, err := e.kube.NetworkingV1().NetworkPolicies(b.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil || len(found.pods) == 0 {
+		return nil
+	}
+	for _, policy := range list.Items {
+		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+		types := policy.Spec.PolicyTypes
+		if err == nil && selector.Matches(labels.Set(found.pods[0].Labels)) && (len(types) == 0 || slices.Contains(types, networkingv1.PolicyTypeIngress)) {
+			names = append(names, policy.Name)
+		}
+	}
+	return names
 }
 
 // answerTo returns what to do about a message.
@@ -252,7 +277,7 @@ func (e *examination) checkLeftovers(ctx context.Context) ([]Finding, error) {
 	for _, apiService := range list.Items {
 		condition := availability(&apiService)
 		if e.staleThoughLocal(&apiService) {
-			results = append(results, failure("kube-apiserver serves "+apiService.Name+" itself, and still asks the server that it led to for its discovery, so that no namespace can be deleted", "restart kube-apiserver").
+			results = append(results, failure("kube-apiserver serves "+apiService.Name+" itself, and still asks the server that it led to for its discovery, so that no namespace can be deleted", "restart kube-apiserver, or delete the APIService, which kube-apiserver creates again at once").
 				by(kubectl("get", "apiservice", apiService.Name, "--output=yaml")))
 		}
 		known := slices.ContainsFunc(e.apiServices, func(known *apiregistrationv1.APIService) bool { return known.Name == apiService.Name })

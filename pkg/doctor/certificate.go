@@ -23,8 +23,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"net/url"
 	"slices"
 	"syscall"
 	"time"
@@ -152,39 +150,6 @@ func connect(ctx context.Context, dial utilnet.DialFunc, address, host string, b
 		return tls.ConnectionState{}, &problem{fmt.Sprintf("%s does not speak TLS (%v)", address, err), "see what listens there", ""}
 	}
 	return connection.ConnectionState(), nil
-}
-
-// connectBy connects through a proxy as the server does.
-func connectBy(ctx context.Context, proxy *url.URL, dial utilnet.DialFunc, address, host string, bundle []byte, bundleName string) error {
-	config, err := trusting(bundle, bundleName)
-	if err != nil {
-		return err
-	}
-	// The connection ends here, before any request.
-	connected := errors.New("connected")
-	config.VerifyConnection = func(state tls.ConnectionState) error {
-		if state.PeerCertificates[0].VerifyHostname(host) == nil {
-			return connected
-		}
-		return nil // The certificate is the proxy's.
-	}
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodHead, "https://"+address, http.NoBody)
-	if err != nil {
-		return err
-	}
-	response, err := (&http.Transport{Proxy: http.ProxyURL(proxy), DialContext: dial, TLSClientConfig: config}).RoundTrip(request)
-	if response != nil {
-		_ = response.Body.Close()
-	}
-	if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
-		return untrustedProblem(untrusted, address, host, bundleName)
-	}
-	if !errors.Is(err, connected) {
-		return unreachable{fmt.Errorf("by the proxy of HTTPS_PROXY: %w", err)}
-	}
-	return nil
 }
 
 // trusting returns a configuration that trusts the certificate authorities of the bundle, or this

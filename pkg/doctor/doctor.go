@@ -171,7 +171,6 @@ func checks() []check {
 		registered     = "apiservices"
 		definitions    = "definitions"
 		permissions    = "permissions"
-		network        = "network"
 		service        = "service"
 		certificate    = "certificate"
 		availability   = "availability"
@@ -186,9 +185,8 @@ func checks() []check {
 		{permissions, ofServer, []string{version}, false, false, (*examination).checkPermissions},
 		{"priority", ofFlags, []string{version, registered}, true, false, (*examination).checkPriority},
 		{service, ofServer, []string{registered}, true, true, (*examination).checkService},
-		{network, ofServer, []string{service}, true, true, (*examination).checkNetwork},
 		{certificate, ofServer, []string{service}, true, true, (*examination).checkCertificate},
-		{availability, ofServer, []string{requestHeaders, registered, network, service, certificate}, true, true, (*examination).checkAvailability},
+		{availability, ofServer, []string{requestHeaders, registered, service, certificate}, true, true, (*examination).checkAvailability},
 		{discovery, ofServer, []string{availability}, true, false, (*examination).checkDiscovery},
 		{"precedence", ofServer, []string{discovery}, true, false, (*examination).checkPrecedence},
 		{"lists", ofServer, []string{discovery, permissions}, true, false, (*examination).checkLists},

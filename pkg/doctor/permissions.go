@@ -181,16 +181,10 @@ func (e *examination) checkPriority(ctx context.Context) ([]Finding, error) {
 
 // flowSchema returns a command that exempts reviews of the server from queueing.
 func (e *examination) flowSchema() string {
-	return create(map[string]any{
-		"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", "metadata": map[string]string{"name": e.namespace() + "-" + e.ServiceAccount + "-reviews"},
-		"spec": map[string]any{
-			"matchingPrecedence": 100, "priorityLevelConfiguration": map[string]string{"name": "exempt"},
-			"rules": []any{map[string]any{
-				"subjects":      []any{map[string]any{"kind": "ServiceAccount", "serviceAccount": map[string]string{"namespace": e.namespace(), "name": e.ServiceAccount}}},
-				"resourceRules": []any{map[string]any{"verbs": []string{"create"}, "apiGroups": []string{"authentication.k8s.io", "authorization.k8s.io"}, "resources": []string{"tokenreviews", "subjectaccessreviews"}, "clusterScope": true}},
-			}},
-		},
-	})
+	object := fmt.Sprintf(`{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{"name":"%[1]s-%[2]s-reviews"},"spec":{"matchingPrecedence":100,`+
+		`"priorityLevelConfiguration":{"name":"exempt"},"rules":[{"subjects":[{"kind":"ServiceAccount","serviceAccount":{"namespace":"%[1]s","name":"%[2]s"}}],`+
+		`"resourceRules":[{"verbs":["create"],"apiGroups":["authentication.k8s.io","authorization.k8s.io"],"resources":["tokenreviews","subjectaccessreviews"],"clusterScope":true}]}]}}`, e.namespace(), e.ServiceAccount)
+	return "echo " + quoted(object) + " | " + kubectl("apply", "--filename=-")
 }
 
 // decides tells whether a FlowSchema is for the reviews that the server creates.

@@ -19,18 +19,20 @@ package apiservices
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
-	"net/http/httptest"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	command "restaurant.programming-kubernetes.info/apiserver/pkg/cmd/doctor"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -51,165 +53,153 @@ func examine(args ...string) (wrong []finding, err error) {
 	var out bytes.Buffer
 	plugin.SetOut(&out)
 	plugin.SetErr(io.Discard)
-	plugin.SetArgs(append([]string{"--kubeconfig=" + cp.Kubeconfig(), "--output=json"}, args...))
+	plugin.SetArgs(append([]string{"--kubeconfig=" + cp.Kubeconfig(), "--output=json", "--quiet"}, args...))
 	failed := plugin.ExecuteContext(context.Background())
 	var output struct{ Results []finding }
 	if err := json.Unmarshal(out.Bytes(), &output); err != nil {
 		return nil, fmt.Errorf("%w: %w", failed, err)
 	}
-	failures := false
-	for _, found := range output.Results {
-		failures = failures || found.Status == "failure"
-		if found.Status == "warning" || found.Status == "failure" {
-			wrong = append(wrong, found)
-		}
-	}
+	failures := slices.ContainsFunc(output.Results, func(found finding) bool { return found.Status == "failure" })
 	if failures != (failed != nil) {
 		err = fmt.Errorf("the exit code does not tell of failures: %w", failed)
 	}
-	return wrong, err
+	return output.Results, err
 }
 
-// wanted is what is to be found, of a server. Cause and command are regular expressions.
-type wanted struct {
-	status, check, cause, command string
-	of                            *server
+// wanted is what is to be found. Cause and command are regular expressions.
+type wanted struct{ status, check, cause, command string }
+
+// fault is something that is wrong with a server.
+type fault struct {
+	// seed makes the fault.
+	seed func(*testing.T, *scene)
+	// want is what is found, and nothing if the server is healthy.
+	want []wanted
+	// cured is set if the commands that are found are all that it takes.
+	cured bool
 }
 
-// requireFindings waits until exactly what is wanted is found.
-func requireFindings(t *testing.T, since bool, want ...wanted) (found []finding) {
-	t.Helper()
-	controlplane.Eventually(t, func() (err error) {
-		if found, err = examine(); err != nil {
-			return err
-		}
-		if len(found) != len(want) {
-			return fmt.Errorf("got %d findings, want %d: %v", len(found), len(want), found)
-		}
-		for i, want := range want {
-			of := fmt.Sprintf("Service %s/%s: ", want.of.namespace, want.of.name)
-			if got := found[i]; !strings.HasPrefix(got.Server, of) || got.Status != want.status || got.Check != want.check || !regexp.MustCompile(want.cause).MatchString(got.Cause) || !regexp.MustCompile("^"+want.command+"$").MatchString(got.Command) {
-				return fmt.Errorf("got %s, want %s%+v", got, of, want)
+// TestFaults has all faults in a cluster at the same time, each with a server of its own. It pastes
+// all commands that are found. Afterwards, nothing is worse, and what is to be cured is cured.
+func TestFaults(t *testing.T) {
+	all := faults(t)
+	scenes := map[string]*scene{}
+	var group errgroup.Group
+	group.SetLimit(8)
+	for number, name := range slices.Sorted(maps.Keys(all)) {
+		scene := newScene(number)
+		scenes[name] = scene
+		all[name].seed(t, scene)
+		group.Go(func() error { return scene.create(t) })
+	}
+	require.NoError(t, group.Wait())
+
+	var found map[string][]finding
+	var global []finding
+	eventually(t, func() (problems []string) {
+		found, global = examineScenes(t, scenes)
+		for name, fault := range all {
+			if problem := compare(fault.want, found[name]); problem != "" {
+				problems = append(problems, name+": "+problem)
 			}
 		}
-		if since != (len(found) > 0 && found[0].Since != "") {
-			return fmt.Errorf("since when is known or not: %+v", found)
+		if problem := compare([]wanted{
+			{"failure", "consequences", `^the namespace doomed can't be deleted \(DiscoveryFailed: .{100}…\)$`, `kubectl get namespace doomed --output=yaml`},
+			{"failure", "consequences", `^the HorizontalPodAutoscaler \S+ gets no metrics \(`, `kubectl describe hpa \S+ --namespace=\S+`},
+		}, global); problem != "" {
+			problems = append(problems, "of all servers: "+problem)
+		}
+		return problems
+	})
+
+	group = errgroup.Group{}
+	group.SetLimit(4)
+	for name, findings := range found {
+		group.Go(func() error {
+			for _, found := range findings {
+				if output, err := shell(t, found.Command); err != nil && !strings.HasPrefix(found.Command, "kubectl get --raw=") {
+					return fmt.Errorf("%s: %s: %w: %s", name, found.Command, err, output)
+				}
+				scenes[name].pasted(found.Command)
+			}
+			return nil
+		})
+	}
+	require.NoError(t, group.Wait())
+	eventually(t, func() (problems []string) {
+		now, _ := examineScenes(t, scenes)
+		for name, fault := range all {
+			if fault.cured && len(now[name]) > 0 {
+				problems = append(problems, fmt.Sprintf("%s is not cured: %v", name, now[name]))
+			}
+			if worse(found[name], now[name]) {
+				problems = append(problems, fmt.Sprintf("%s is worse than %v: %v", name, found[name], now[name]))
+			}
+		}
+		return problems
+	})
+}
+
+func eventually(t *testing.T, try func() []string) {
+	t.Helper()
+	controlplane.Eventually(t, func() error {
+		if problems := try(); len(problems) > 0 {
+			slices.Sort(problems)
+			return fmt.Errorf("%d problems:\n%s", len(problems), strings.Join(problems, "\n"))
 		}
 		return nil
 	})
-	return found
 }
 
-// fault is something that is wrong.
-type fault struct {
-	server *server
-	// objects are applied, and commands of kubectl run after that.
-	objects  string
-	commands []string
-	// outside changes where connections lead; afterwards they lead to the server again.
-	outside func(t *testing.T, s *server)
-	// want is what is found, of the server if of no other.
-	want []wanted
-	// repaired is set if the first command that is found is all that it takes, besides what is outside.
-	repaired bool
-	// since is set if it is known when it began.
-	since bool
-	// short is set for what "make test" has, too.
-	short bool
-}
-
-func TestFaults(t *testing.T) {
-	for _, server := range servers() {
-		report(t, server, true, "")
-	}
-	requireFindings(t, false)
-	before, err := take(t.Context())
+// examineScenes returns the findings by scene, and those of no server.
+func examineScenes(t *testing.T, scenes map[string]*scene) (found map[string][]finding, global []finding) {
+	t.Helper()
+	results, err := examine()
 	require.NoError(t, err)
-	for name, test := range faults(t) {
-		if testing.Short() && !test.short {
-			continue
+	found = map[string][]finding{}
+	for _, result := range results {
+		of := ""
+		for name, scene := range scenes {
+			if namespace, _, _ := strings.Cut(strings.TrimPrefix(result.Server, "Service "), "/"); strings.TrimSuffix(namespace, "-gone") == scene.name {
+				of = name
+			}
 		}
-		t.Run(name, func(t *testing.T) {
-			t.Cleanup(func() {
-				require.NoError(t, test.server.relay.lead(test.server.backend()))
-				controlplane.Eventually(t, func() error { return before.restore(context.Background()) })
-				requireFindings(t, false)
-			})
-			test.seed(t)
-			for i := range test.want {
-				if test.want[i].of == nil {
-					test.want[i].of = test.server
-				}
-			}
-			found := requireFindings(t, test.since, test.want...)
-			if test.repaired {
-				require.NoError(t, test.server.relay.lead(test.server.backend()))
-				shell(t, found[0].Command)
-				requireFindings(t, false)
-			}
+		if of == "" {
+			global = append(global, result)
+		} else {
+			found[of] = append(found[of], result)
+		}
+	}
+	return found, global
+}
+
+// compare returns what differs between what is wanted and what was found.
+func compare(want []wanted, found []finding) string {
+	if len(found) != len(want) {
+		return fmt.Sprintf("got %d findings, want %d: %v", len(found), len(want), found)
+	}
+	for i, want := range want {
+		if got := found[i]; got.Status != want.status || got.Check != want.check || !regexp.MustCompile(want.cause).MatchString(got.Cause) || !regexp.MustCompile("^"+want.command+"$").MatchString(got.Command) {
+			return fmt.Sprintf("got %s, want %+v", got, want)
+		}
+	}
+	return ""
+}
+
+// worse reports whether there is something now that was not there, or was only a warning.
+func worse(before, now []finding) bool {
+	return len(now) > len(before) || slices.ContainsFunc(now, func(now finding) bool {
+		return !slices.ContainsFunc(before, func(before finding) bool {
+			return before.Check == now.Check && (before.Status == now.Status || before.Status == "failure")
 		})
-	}
+	})
 }
 
-func (f *fault) seed(t *testing.T) {
+// shell runs a line as an operator pastes it.
+func shell(t testing.TB, line string) (output []byte, err error) {
 	t.Helper()
-	if f.outside != nil {
-		f.outside(t, f.server)
-	}
-	if f.objects != "" {
-		apply := cp.Kubectl(t.Context(), "apply", "--server-side", "--force-conflicts", "--filename=-")
-		apply.Stdin = strings.NewReader(f.objects)
-		output, err := apply.CombinedOutput()
-		require.NoError(t, err, "%s", output)
-	}
-	for _, line := range f.commands {
-		shell(t, "kubectl "+line)
-	}
-}
-
-// nowhere has a Service lead to nobody.
-func nowhere(t *testing.T, s *server) {
-	t.Helper()
-	require.NoError(t, s.relay.lead(""))
-}
-
-// silent has connections get no answer.
-func silent(t *testing.T, s *server) {
-	t.Helper()
-	require.NoError(t, s.relay.lead(silence))
-}
-
-// shows has another certificate be served.
-func shows(issuer *controlplane.CA, certificate controlplane.Certificate) func(*testing.T, *server) {
-	return func(t *testing.T, s *server) {
-		t.Helper()
-		require.NoError(t, s.relay.lead(serve(t, issuer, certificate, http.NotFoundHandler())))
-	}
-}
-
-// answers has another server answer, with a certificate that is trusted.
-func answers(handler http.HandlerFunc) func(*testing.T, *server) {
-	return func(t *testing.T, s *server) {
-		t.Helper()
-		require.NoError(t, s.relay.lead(serve(t, cp.PKI.ServingCA, controlplane.Certificate{Hosts: []string{s.host()}}, handler)))
-	}
-}
-
-func status(code int) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
-}
-
-// serve serves until the test ends, and returns the address.
-func serve(t *testing.T, issuer *controlplane.CA, certificate controlplane.Certificate, handler http.Handler) string {
-	t.Helper()
-	issued, err := issuer.Issue(certificate)
-	require.NoError(t, err)
-	pair, err := tls.X509KeyPair(issued.Cert, issued.Key)
-	require.NoError(t, err)
-	server := httptest.NewUnstartedServer(handler)
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequestClientCert}
-	server.Config.ErrorLog = zap.NewStdLog(zap.NewNop())
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	return server.Listener.Addr().String()
+	kubectl := cp.Kubectl(context.WithoutCancel(t.Context()))
+	command := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", "-c", line)
+	command.Env = slices.Concat(kubectl.Env, []string{"PATH=" + filepath.Dir(kubectl.Path) + ":" + os.Getenv("PATH")})
+	return command.CombinedOutput()
 }

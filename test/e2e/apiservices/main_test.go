@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package apiservices tests what "kubectl apiservices" finds in a cluster with three servers: this one,
-// k8s.io/sample-apiserver and metrics-server.
+// Package apiservices tests what "kubectl apiservices" finds in a cluster with servers of a few lines,
+// each with a fault, and three that are healthy: this one, k8s.io/sample-apiserver and metrics-server.
 //
 // Each has a Service, a Deployment, and a pod that nobody runs. The Service's cluster IP is a
 // loopback address, where the test listens in place of kube-proxy.
@@ -26,6 +26,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -62,7 +63,6 @@ type server struct {
 	// number is the end of the addresses of the server's Service and pod.
 	number    int
 	component *controlplane.Component
-	relay     *relay
 }
 
 // Service ports are the same for all.
@@ -110,7 +110,6 @@ func start(ctx context.Context, cp *controlplane.ControlPlane) error {
 	if err := cp.Install(ctx); err != nil {
 		return err
 	}
-	stub.relay = &relay{address: fmt.Sprintf("%s:%d", stub.clusterIP(), port)}
 	ours.component = cp.APIServer
 	if !testing.Short() {
 		if err := newOthers(cp); err != nil {
@@ -128,20 +127,39 @@ func start(ctx context.Context, cp *controlplane.ControlPlane) error {
 		if err := server.component.Launch(); err != nil {
 			return err
 		}
-		server.relay = &relay{address: fmt.Sprintf("%s:%d", server.clusterIP(), port)}
-		if err := server.relay.lead(server.backend()); err != nil {
+		if err := server.relay(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// backend is where a server listens, if it runs all the time.
-func (s *server) backend() string {
-	if s.component == nil {
-		return ""
+// relay passes connections to the Service's address on to the server, as kube-proxy does.
+func (s *server) relay() error {
+	listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", s.clusterIP(), port))
+	if err != nil {
+		return err
 	}
-	return fmt.Sprintf("127.0.0.1:%d", s.component.Port())
+	pass := func(to, from net.Conn) {
+		_, _ = io.Copy(to, from)
+		_ = to.Close()
+	}
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.component.Port()))
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			go pass(client, server)
+			go pass(server, client)
+		}
+	}()
+	return nil
 }
 
 // newOthers prepares the servers that other people wrote. "make test-apiservices" builds them.

@@ -38,11 +38,10 @@ import (
 
 // No credentials of the caller reach a server: all that a server sees comes from kube-apiserver's front proxy.
 func TestCredentials(t *testing.T) {
-	kubectl(t, "create", "serviceaccount", "caller", "--namespace=default")
-	kubectl(t, "create", "clusterrolebinding", "caller", "--clusterrole=cluster-admin", "--serviceaccount=default:caller")
-	t.Cleanup(func() {
-		shell(t, "kubectl delete serviceaccount caller --namespace=default; kubectl delete clusterrolebinding caller; kubectl delete service,endpointslices stub --namespace=default; kubectl delete apiservice v1.stub.example.com")
-	})
+	for _, line := range []string{"kubectl create serviceaccount caller --namespace=default", "kubectl create clusterrolebinding caller --clusterrole=cluster-admin --serviceaccount=default:caller"} {
+		output, err := shell(t, line)
+		require.NoError(t, err, "%s", output)
+	}
 	output, err := cp.Kubectl(t.Context(), "create", "token", "caller", "--namespace=default").Output()
 	require.NoError(t, err)
 	token := strings.TrimSpace(string(output))
@@ -50,7 +49,8 @@ func TestCredentials(t *testing.T) {
 	var mu sync.Mutex
 	callers := map[string]int{}
 	users := map[string]bool{}
-	watch := behaviour{seen: func(r *http.Request) {
+	server := newScene(200)
+	server.behaviour.seen = func(r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		for name, values := range r.Header {
@@ -63,16 +63,17 @@ func TestCredentials(t *testing.T) {
 		}
 		callers[caller]++
 		users[r.Header.Get("X-Remote-User")] = true
-	}}
-	fault := fault{server: stub, objects: stub.registration(), outside: stubbed(watch)}
-	fault.seed(t)
-	t.Cleanup(func() { require.NoError(t, stub.relay.lead("")) })
+	}
+	require.NoError(t, server.create(t))
+	t.Cleanup(func() {
+		_, _ = shell(t, "kubectl delete serviceaccount caller --namespace=default; kubectl delete clusterrolebinding caller; kubectl delete --wait=false apiservice/"+server.apiServices[0].Name+" namespace/"+server.name)
+	})
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
 		clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}], users: [{name: u, user: {token: %s}}]}`,
 		cp.KubeAPIServer.URL(), base64.StdEncoding.EncodeToString(cp.PKI.ServingCA.CertPEM()), token), 0o600))
 	controlplane.Eventually(t, func() error {
-		found, err := examine("--kubeconfig="+kubeconfig, "v1.stub.example.com")
+		found, err := examine("--kubeconfig="+kubeconfig, server.apiServices[0].Name)
 		if len(found) > 0 {
 			err = fmt.Errorf("found %v", found)
 		}
@@ -114,6 +115,24 @@ func TestPlugin(t *testing.T) {
 			require.Contains(t, out.String(), test.out)
 		})
 	}
+}
+
+// What other people wrote is healthy.
+func TestHealthyServers(t *testing.T) {
+	var names []string
+	for _, server := range servers() {
+		server.report(t)
+		for _, version := range server.versions {
+			names = append(names, version+"."+server.group)
+		}
+	}
+	controlplane.Eventually(t, func() error {
+		found, err := examine(names...)
+		if len(found) > 0 {
+			err = fmt.Errorf("found %v", found)
+		}
+		return err
+	})
 }
 
 // kubectl finds the plugin, and what completes its arguments, by their names.

@@ -118,7 +118,7 @@ spec: {type: ClusterIP, clusterIP: None, externalName: null, selector: {app: doc
 		"without pods":                {fmt.Sprintf(selected, port), `failure service: no pod matches the selector app=doctor of the Service restaurant-system/apiserver: check the labels of the pods, and the Deployment that is to create them`},
 		"without a pod that is ready": {fmt.Sprintf(selected, port) + podWith(`ports: [{name: https, containerPort: 6443}]`), `failure service: none of the 1 pods of the Service restaurant-system/apiserver is ready: see their events and logs`},
 		"without the target port":     {fmt.Sprintf(selected, port) + podWith(`ports: [{name: http, containerPort: 6443}]`), `failure service: the target port "https" of the Service restaurant-system/apiserver is not a port of its pod doctor: give a port of the container that name, or the Service another targetPort`},
-		"without the port":            {fmt.Sprintf(selected, "444"), `failure service: the Service restaurant-system/apiserver has no port ` + port + `: add the port to it, or name another port where the Service is named`},
+		"without the port":            {fmt.Sprintf(selected, "444"), `failure service: the Service restaurant-system/apiserver has no port ` + port + `: name a port of the Service where it leads to the Service, or add the port to the Service`},
 		"without a selector": {`
 apiVersion: v1
 kind: Service
@@ -135,7 +135,7 @@ spec: {type: ClusterIP, clusterIP: None, externalName: null, selector: null, por
 	t.Run("that does not exist", func(t *testing.T) {
 		framework.RegisterAtEnd(t, cp)
 		framework.Kubectl(t, cp, "delete", "service", "apiserver", "--namespace="+serverNamespace)
-		requireSymptom(t, `failure service: the Service restaurant-system/apiserver does not exist: create this Service, through which requests reach the pods, or delete what leads to it`)
+		requireSymptom(t, `failure service: the Service restaurant-system/apiserver does not exist: install the server again, of which the Service is a part; if it is gone for good, delete what leads to it`)
 	})
 	t.Run("that leads elsewhere", func(t *testing.T) {
 		framework.RegisterAtEnd(t, cp)

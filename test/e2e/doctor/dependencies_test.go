@@ -61,7 +61,7 @@ webhooks:
 		"that nobody serves":                  {at("1", cp.PKI.ServingCA), groupName, "pizzas", "Fail", `failure webhooks: ` + hook + `is refused: nobody listens at localhost:1: see whether the server runs, and the log of one that does not`},
 		"that nobody serves and is optional":  {at("1", cp.PKI.ServingCA), "*", "*/*", "Ignore", `warning webhooks: ` + hook + `passes without it: nobody listens at localhost:1: see whether the server runs, and the log of one that does not`},
 		"whose certificate can't be trusted":  {at(good, stranger), groupName, "pizzas/status", "Fail", `failure webhooks: ` + hook + `is refused: the certificate "CN=webhook" that localhost:\d+ serves can't be trusted \(.*\): put the certificate authority that issued it into its caBundle`},
-		"whose Service does not exist":        {service, groupName, "toppings", "Fail", `failure webhooks: ` + hook + `is refused: the Service default/hook does not exist: create this Service, through which requests reach the pods, or delete what leads to it`},
+		"whose Service does not exist":        {service, groupName, "toppings", "Fail", `failure webhooks: ` + hook + `is refused: the Service default/hook does not exist: install the server again, of which the Service is a part; if it is gone for good, delete what leads to it`},
 		"that answers":                        {at(good, cp.PKI.ServingCA), groupName, "*", "Fail", ""},
 		"that is not asked about the group":   {at("1", cp.PKI.ServingCA), "apps", "*", "Fail", ""},
 		"that is asked about another kind":    {at("1", cp.PKI.ServingCA), "*", "deployments", "Fail", ""},

@@ -1,0 +1,255 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
+)
+
+// newAPIService returns an APIService of example.com that leads to a server.
+func newAPIService(version string, group, priority int32) *apiregistrationv1.APIService {
+	return &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: version + ".example.com"},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: "example.com", Version: version, GroupPriorityMinimum: group, VersionPriority: priority,
+			Service: &apiregistrationv1.ServiceReference{Namespace: "kitchen", Name: "server"},
+		},
+	}
+}
+
+// The messages are those of kube-apiserver, with the command that goes with the fix.
+func TestAnswerTo(t *testing.T) {
+	t.Parallel()
+	const get = `failing or missing response from https://10.0.0.1:443/apis/example.com/v1: Get "https://10.0.0.1:443/apis/example.com/v1": `
+	for message, want := range map[string]string{
+		"failing or missing response from https://10.0.0.1:443/x: bad status from https://10.0.0.1:443/x: 401": "restart the server",
+		"failing or missing response from https://10.0.0.1:443/x: bad status from https://10.0.0.1:443/x: 403": "see the log of the server for why it refuses",
+		"failing or missing response from https://10.0.0.1:443/x: bad status from https://10.0.0.1:443/x: 404": "the server behind the Service does not have this version",
+		"failing or missing response from https://10.0.0.1:443/x: bad status from https://10.0.0.1:443/x: 302": "an API server never redirects",
+		"failing or missing response from https://10.0.0.1:443/x: bad status from https://10.0.0.1:443/x: 503": "see the log of the server",
+		get + "dial tcp 10.0.0.1:443: connect: connection refused":                                             "see whether the server listens",
+		get + "dial tcp: lookup nothing.invalid on 10.0.0.10:53: no such host":                                 "correct the externalName",
+		`unsupported service type "ExternalName"`:                                                              "with --enable-aggregator-routing, kube-apiserver needs a Service with a cluster IP",
+		`cannot route to service with ClusterIP "None"`:                                                        "have the APIService lead to a Service with a cluster IP",
+		get + "remote error: tls: certificate required":                                                        "the server, or the proxy of a service mesh in front of it, refuses the client certificate",
+		get + "remote error: tls: unknown certificate authority":                                               "the server, or the proxy of a service mesh in front of it, refuses the client certificate",
+		get + "remote error: tls: bad certificate":                                                             "the server, or the proxy of a service mesh in front of it, refuses the client certificate",
+		get + "remote error: tls: handshake failure":                                                           "the server, or the proxy of a service mesh in front of it, refuses the client certificate",
+		get + "remote error: tls: protocol version not supported":                                              "have the Service lead to the port at which the server speaks TLS",
+		get + "http: server gave HTTP response to HTTPS client":                                                "have the Service lead to the port at which the server speaks TLS",
+		get + "tls: first record does not look like a TLS handshake":                                           "have the Service lead to the port at which the server speaks TLS",
+		get + "EOF": "the server, or a proxy in front of it such as that of a service mesh, closes connections",
+		get + "read tcp 10.0.0.2:38770->10.0.0.1:443: read: connection reset by peer":                                    "the server, or a proxy in front of it such as that of a service mesh, closes connections",
+		get + "stream error: stream ID 1; INTERNAL_ERROR; received from peer":                                            "the server, or a proxy in front of it such as that of a service mesh, closes connections",
+		get + "context deadline exceeded":                                                                                "let connections from the control plane",
+		get + "dial tcp 10.0.0.1:443: i/o timeout":                                                                       "let connections from the control plane",
+		get + "net/http: request canceled while waiting for connection (Client.Timeout exceeded while awaiting headers)": "let connections from the control plane",
+		"timed out waiting for https://10.0.0.1:443/apis/example.com/v1":                                                 "let connections from the control plane",
+		get + "net/http: request canceled (Client.Timeout exceeded while awaiting headers)":                              "the server accepts the connection, and does not answer",
+		get + "context deadline exceeded (Client.Timeout exceeded while awaiting headers)":                               "the server accepts the connection, and does not answer",
+		"kube-apiserver has not looked at it yet":                                                                        "see the log of kube-apiserver",
+		"something new": "see the log of the server, and what is between the two",
+	} {
+		require.True(t, strings.HasPrefix(answerTo(message).fix, want), "%s: %s", message, answerTo(message).fix)
+	}
+}
+
+// Commands for several findings can be run in any order, and none undoes another.
+func TestPrecedence(t *testing.T) {
+	t.Parallel()
+	builtIn := func(group string, priority int32) apiregistrationv1.APIService {
+		return apiregistrationv1.APIService{
+			ObjectMeta: metav1.ObjectMeta{Name: "v1." + group, Labels: map[string]string{cluster.ManagedLabel: "onstart"}},
+			Spec:       apiregistrationv1.APIServiceSpec{Group: group, Version: "v1", GroupPriorityMinimum: priority, VersionPriority: 1},
+		}
+	}
+	all := []apiregistrationv1.APIService{builtIn("apps", 17800), builtIn("batch", 17400), builtIn("policy", 17000)}
+	group := func(name, resource, short string) apidiscoveryv2.APIGroupDiscovery {
+		return apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: name}, Versions: []apidiscoveryv2.APIVersionDiscovery{{
+			Version: "v1", Resources: []apidiscoveryv2.APIResourceDiscovery{{Resource: resource, ShortNames: []string{short}}},
+		}}}
+	}
+	groups := []apidiscoveryv2.APIGroupDiscovery{group("apps", "deployments", "deploy"), group("batch", "jobs", "j"), group("policy", "budgets", "pdb")}
+	set := func(name, field string, value int) string {
+		return fmt.Sprintf(`kubectl patch apiservice %s.example.com --type=merge --patch='{"spec":{"%s":%d}}'`, name, field, value)
+	}
+	for name, test := range map[string]struct {
+		own    []*apiregistrationv1.APIService
+		served apidiscoveryv2.APIGroupDiscovery
+		want   []string
+	}{
+		"names of its own":       {[]*apiregistrationv1.APIService{newAPIService("v1", 20000, 10)}, group("example.com", "things", "t"), nil},
+		"the same names, later":  {[]*apiregistrationv1.APIService{newAPIService("v1", 1000, 10)}, group("example.com", "deployments", "t"), nil},
+		"the same names, before": {[]*apiregistrationv1.APIService{newAPIService("v1", 17800, 10)}, group("example.com", "deployments", "t"), []string{set("v1", "groupPriorityMinimum", 17799)}},
+		"names of two groups": {
+			[]*apiregistrationv1.APIService{newAPIService("v1", 20000, 10), newAPIService("v2", 1000, 11)}, group("example.com", "jobs", "deploy"),
+			[]string{set("v1", "groupPriorityMinimum", 17399)},
+		},
+		"a stable version first": {[]*apiregistrationv1.APIService{newAPIService("v1", 1000, 10), newAPIService("v2alpha1", 1000, 10)}, group("example.com", "things", "t"), nil},
+		"unstable versions first": {
+			[]*apiregistrationv1.APIService{newAPIService("v1beta1", 1000, 300), newAPIService("v1alpha1", 1000, 200), newAPIService("v1", 1000, 100), newAPIService("v2", 1000, 250)}, group("example.com", "things", "t"),
+			[]string{set("v1beta1", "versionPriority", 100), set("v1alpha1", "versionPriority", 100)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			for _, found := range precedence(test.own, all, append(groups, test.served)) {
+				got = append(got, found.Command)
+			}
+			require.Equal(t, test.want, got)
+		})
+	}
+}
+
+func TestIsNeeded(t *testing.T) {
+	t.Parallel()
+	create, update := admissionregistrationv1.Create, admissionregistrationv1.Update
+	for name, test := range map[string]struct {
+		operation       admissionregistrationv1.OperationType
+		group, resource string
+		want            bool
+	}{
+		"pods":                    {create, "", "pods", true},
+		"all operations":          {admissionregistrationv1.OperationAll, "", "pods", true},
+		"updates of pods":         {update, "", "pods", false},
+		"replicasets":             {create, "apps", "replicasets", true},
+		"everything":              {create, "*", "*", true},
+		"everything, and parts":   {create, "*", "*/*", true},
+		"deployments":             {create, "apps", "deployments", false},
+		"a subresource":           {create, "", "pods/exec", false},
+		"pods of another group":   {create, "metrics.k8s.io", "pods", false},
+		"reviews, which are none": {create, "authorization.k8s.io", "subjectaccessreviews", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rule := admissionregistrationv1.Rule{APIGroups: []string{test.group}, Resources: []string{test.resource}}
+			require.Equal(t, test.want, isNeeded(admissionregistrationv1.RuleWithOperations{Operations: []admissionregistrationv1.OperationType{test.operation}, Rule: rule}))
+		})
+	}
+}
+
+// Only autoscalers with metrics of one of the servers' groups are blind because of the servers.
+func TestBlindAutoscalers(t *testing.T) {
+	t.Parallel()
+	autoscaler := func(name, reason string, status corev1.ConditionStatus) *autoscalingv2.HorizontalPodAutoscaler {
+		return &autoscalingv2.HorizontalPodAutoscaler{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kitchen", Name: name},
+			Status:     autoscalingv2.HorizontalPodAutoscalerStatus{Conditions: []autoscalingv2.HorizontalPodAutoscalerCondition{{Type: autoscalingv2.ScalingActive, Status: status, Reason: reason, Message: "no answer"}}},
+		}
+	}
+	kube := kubefake.NewClientset(
+		autoscaler("a", "FailedGetResourceMetric", corev1.ConditionFalse), autoscaler("b", "FailedGetResourceMetric", corev1.ConditionTrue),
+		autoscaler("c", "FailedGetExternalMetric", corev1.ConditionFalse), autoscaler("d", "ScalingDisabled", corev1.ConditionFalse),
+	)
+	for name, test := range map[string]struct {
+		groups []string
+		want   string
+	}{
+		"other servers":  {[]string{"example.com"}, ""},
+		"one of metrics": {[]string{"example.com", "metrics.k8s.io"}, "the HorizontalPodAutoscaler kitchen/a gets no metrics (no answer)"},
+		"two of metrics": {[]string{"metrics.k8s.io", "external.metrics.k8s.io"}, "the HorizontalPodAutoscaler kitchen/a gets no metrics (no answer), and so it is with 2 HorizontalPodAutoscalers in all"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := &examination{kube: kube}
+			for _, group := range test.groups {
+				e.apiServices = append(e.apiServices, &apiregistrationv1.APIService{Spec: apiregistrationv1.APIServiceSpec{Group: group}})
+			}
+			found, err := e.blindAutoscalers(t.Context())
+			require.NoError(t, err)
+			got := ""
+			for _, finding := range found {
+				got += finding.Cause
+			}
+			require.Equal(t, test.want, got)
+		})
+	}
+}
+
+func TestSummarize(t *testing.T) {
+	t.Parallel()
+	first, second := failure("a waits", "fix a"), failure("b waits", "fix b")
+	first.Since, second.Since = "2026-11-26T15:04:05Z", "2026-11-25T15:04:05Z"
+	oldest := second
+	oldest.Cause = "b waits, and so it is with 2 objects in all"
+	require.Empty(t, summarize(nil, "object"))
+	require.Equal(t, []Finding{first}, summarize([]Finding{first}, "object"))
+	require.Equal(t, []Finding{oldest}, summarize([]Finding{first, second}, "object"))
+}
+
+// A server's names are in no path that is requested as this user, and in no command.
+func TestNamesOfServers(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"x'; touch /tmp/x; echo '", "../../../../api/v1/namespaces/kube-system/secrets", "", ".", "..", "a//b", "a/../b", "a b", "a\x1b[2Jb", "a\nb", "%2e%2e", "a?b", "-x"} {
+		require.False(t, isName(name), "%q", name)
+		encoded, err := json.Marshal(name)
+		require.NoError(t, err)
+		var mu sync.Mutex
+		var paths []string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			paths = append(paths, r.URL.Path)
+			mu.Unlock()
+			w.Header().Set("Content-Type", "application/json")
+			switch r.URL.Path {
+			case "/apis":
+				fmt.Fprintf(w, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[{"metadata":{"name":"example.com"},"versions":[{"version":"v1","resources":[{"resource":%s}]}]}]}`, encoded)
+			case "/apis/example.com/v1":
+				fmt.Fprintf(w, `{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[{"name":%s,"verbs":["list"]}]}`, encoded)
+			default:
+				w.WriteHeader(http.StatusNotFound)
+			}
+		}))
+		e, err := newExamination(t.Context(), Config{Cluster: &rest.Config{Host: server.URL}})
+		require.NoError(t, err)
+		e.apiServices = []*apiregistrationv1.APIService{newAPIService("v1", 1000, 10)}
+		found, err := e.checkDiscovery(t.Context())
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		require.Equal(t, Failure, found[0].Status)
+		require.Contains(t, found[0].Cause, "which is no name of a resource")
+		require.Equal(t, "kubectl get --raw=/apis/example.com/v1", found[0].Command)
+		_, err = e.checkLists(t.Context())
+		require.NoError(t, err)
+		for _, path := range paths {
+			require.Contains(t, []string{"/apis", "/apis/example.com/v1", "/api/v1/namespaces/kitchen/services"}, path)
+		}
+		server.Close()
+	}
+	for _, name := range []string{"pods", "pods/status", "deployments.apps/http_requests:rate5m", "Queue_Length"} {
+		require.True(t, isName(name), name)
+	}
+}
