@@ -198,8 +198,11 @@ type answer struct {
 	command func(*examination, context.Context, backend) string
 }
 
-// unreached matches messages about a server to which no connection is made in time.
-var unreached = regexp.MustCompile(`while waiting for connection|context deadline exceeded$|i/o timeout|connection timed out|timed out waiting|no route to host|network is unreachable`)
+// unreached matches messages about a server to which no connection is made in time, and timeouts
+// also one that net/http has for several causes.
+var unreached = regexp.MustCompile(`while waiting for connection|i/o timeout|connection timed out|timed out waiting|no route to host|network is unreachable`)
+
+var timeouts = regexp.MustCompile(unreached.String() + `|context deadline exceeded$`)
 
 // answers returns what to do about messages of kube-apiserver about a server without a good answer.
 // The first that matches counts.
@@ -218,6 +221,7 @@ func answers() []answer {
 		{regexp.MustCompile(`HTTP response to HTTPS client|first record does not look like a TLS handshake|tls: `), "have the Service lead to the port at which the server speaks TLS", (*examination).around},
 		{regexp.MustCompile(`EOF$|connection reset by peer|broken pipe|stream error|server sent GOAWAY|malformed HTTP`), "the server, or a proxy in front of it such as that of a service mesh, closes connections: see its log", (*examination).logs},
 		{unreached, "let connections from the control plane to the nodes and their pods pass firewalls, security groups and an egress proxy, unless the server hangs before it accepts them", (*examination).around},
+		{regexp.MustCompile(`context deadline exceeded$`), "the server does not answer within five seconds: see its log, and what it waits for, and let connections from the control plane to the nodes and their pods pass firewalls, security groups and an egress proxy", (*examination).logs},
 		{regexp.MustCompile(`awaiting headers`), "the server accepts the connection, and does not answer within five seconds: see its log, and what it waits for", (*examination).logs},
 		{regexp.MustCompile(`has not looked at it yet`), "see the log of kube-apiserver, unless the APIService is new", (*examination).around},
 	}
@@ -227,7 +231,7 @@ func answers() []answer {
 func (e *examination) answered(ctx context.Context, b backend, cause, message string) Finding {
 	answer := answerTo(message)
 	found := failure(fmt.Sprintf("%s (%s)", cause, message), answer.fix).by(answer.command(e, ctx, b))
-	if policies := e.isolating(ctx, b); unreached.MatchString(message) && len(policies) > 0 {
+	if policies := e.isolating(ctx, b); timeouts.MatchString(message) && len(policies) > 0 {
 		found.Fix = "see whether one of the NetworkPolicies that select the server's pods, " + strings.Join(policies, ", ") + ", allows connections from any address to its port, since kube-apiserver is no pod; otherwise, " + found.Fix
 		return found.by(kubectl("describe", "networkpolicies", b.flag()))
 	}

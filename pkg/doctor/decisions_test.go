@@ -73,7 +73,7 @@ func TestAnswerTo(t *testing.T) {
 		get + "EOF": "the server, or a proxy in front of it such as that of a service mesh, closes connections",
 		get + "read tcp 10.0.0.2:38770->10.0.0.1:443: read: connection reset by peer":                                    "the server, or a proxy in front of it such as that of a service mesh, closes connections",
 		get + "stream error: stream ID 1; INTERNAL_ERROR; received from peer":                                            "the server, or a proxy in front of it such as that of a service mesh, closes connections",
-		get + "context deadline exceeded":                                                                                "let connections from the control plane",
+		get + "context deadline exceeded":                                                                                "the server does not answer within five seconds",
 		get + "dial tcp 10.0.0.1:443: i/o timeout":                                                                       "let connections from the control plane",
 		get + "net/http: request canceled while waiting for connection (Client.Timeout exceeded while awaiting headers)": "let connections from the control plane",
 		"timed out waiting for https://10.0.0.1:443/apis/example.com/v1":                                                 "let connections from the control plane",

@@ -187,7 +187,7 @@ func checks() []check {
 		{service, ofServer, []string{registered}, true, true, (*examination).checkService},
 		{certificate, ofServer, []string{service}, true, true, (*examination).checkCertificate},
 		{availability, ofServer, []string{requestHeaders, registered, service, certificate}, true, true, (*examination).checkAvailability},
-		{discovery, ofServer, []string{availability}, true, false, (*examination).checkDiscovery},
+		{discovery, ofServer, []string{definitions, availability}, true, false, (*examination).checkDiscovery},
 		{"precedence", ofServer, []string{discovery}, true, false, (*examination).checkPrecedence},
 		{"lists", ofServer, []string{discovery, permissions}, true, false, (*examination).checkLists},
 		{"admission", ofFlags, nil, false, false, (*examination).checkAdmission},
@@ -310,6 +310,9 @@ type unreadable struct {
 	what string
 	error
 }
+
+// Unwrap returns the error, which can be a problem.
+func (u unreadable) Unwrap() error { return u.error }
 
 // explain returns the finding that an error means. A problem gets the status.
 func explain(what string, status Status, err error) Finding {

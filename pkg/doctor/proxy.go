@@ -85,7 +85,7 @@ func (e *examination) checkProxy(ctx context.Context) ([]Finding, error) {
 func (e *examination) setEnvironment(ctx context.Context, variable string) string {
 	for _, b := range e.backends() {
 		if found, err := e.look(ctx, b); err == nil && found.deployment != nil {
-			return kubectl("set", "env", "deployment/"+found.deployment.Name, b.flag(), variable)
+			return kubectl("set", "env", "deployments.apps/"+found.deployment.Name, b.flag(), variable)
 		}
 	}
 	return ""

@@ -139,7 +139,7 @@ func (e *examination) resolve(ctx context.Context, b backend) ([]string, error) 
 	if service == nil {
 		if err == nil {
 			err = &problem{b.String() + " does not exist", "install the server again, of which the Service is a part; if it is gone for good, delete what leads to it",
-				kubectl("get", "services,endpointslices,deployments,pods", b.flag())}
+				kubectl("get", "services,endpointslices,deployments.apps,pods", b.flag())}
 		}
 		return nil, err
 	}
@@ -198,10 +198,10 @@ func (found behind) problem(b backend, port corev1.ServicePort) error {
 	case len(found.pods) > 0:
 		return found.notReady(b)
 	case deployment == nil:
-		return &problem{none, "check the labels of the pods, and the Deployment that is to create them", kubectl("get", "pods,deployments", b.flag(), "--show-labels")}
+		return &problem{none, "check the labels of the pods, and the Deployment that is to create them", kubectl("get", "pods,deployments.apps", b.flag(), "--show-labels")}
 	case deployment.Spec.Replicas != nil && *deployment.Spec.Replicas == 0:
 		return &problem{fmt.Sprintf("%s, since the Deployment %s is to have none", none, deployment.Name), "scale it up",
-			kubectl("scale", b.flag(), "deployment/"+deployment.Name, "--replicas=1")}
+			kubectl("scale", b.flag(), "deployments.apps/"+deployment.Name, "--replicas=1")}
 	default:
 		why := ""
 		for _, condition := range deployment.Status.Conditions {
@@ -210,7 +210,7 @@ func (found behind) problem(b backend, port corev1.ServicePort) error {
 			}
 		}
 		return &problem{fmt.Sprintf("%s, since none of the Deployment %s can be created%s", none, deployment.Name, why), "see its events and those of its ReplicaSet",
-			kubectl("describe", b.flag(), "deployment,replicasets", "--selector="+selector)}
+			kubectl("describe", b.flag(), "deployments.apps,replicasets.apps", "--selector="+selector)}
 	}
 }
 

@@ -253,7 +253,7 @@ func (e *examination) logs(ctx context.Context, b backend) string {
 	found, _ := e.look(ctx, b)
 	switch {
 	case found.deployment != nil:
-		return kubectl("logs", b.flag(), "deployment/"+found.deployment.Name, "--all-containers", "--tail=100")
+		return kubectl("logs", b.flag(), "deployments.apps/"+found.deployment.Name, "--all-containers", "--tail=100")
 	case len(found.pods) > 0:
 		return kubectl("logs", b.flag(), "--selector="+labels.Set(found.service.Spec.Selector).String(), "--all-containers", "--tail=100")
 	}
@@ -269,7 +269,7 @@ func (*examination) around(_ context.Context, b backend) string {
 // a Deployment, which replaces pods one by one, it shows the log.
 func (e *examination) restart(ctx context.Context, b backend) string {
 	if found, _ := e.look(ctx, b); found.deployment != nil {
-		return kubectl("rollout", "restart", b.flag(), "deployment/"+found.deployment.Name)
+		return kubectl("rollout", "restart", b.flag(), "deployments.apps/"+found.deployment.Name)
 	}
 	return e.logs(ctx, b)
 }

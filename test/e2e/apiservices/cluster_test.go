@@ -21,9 +21,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strings"
-	"testing"
-
-	"github.com/stretchr/testify/require"
 )
 
 // manifests are what an installation of a server has, with a pod instead of controllers.
@@ -114,9 +111,11 @@ spec: {group: %[2]s, version: %[1]s, groupPriorityMinimum: 1000, versionPriority
 }
 
 // report has the pod be ready, as a kubelet would report it.
-func (s *server) report(t testing.TB) {
-	t.Helper()
-	output, err := cp.Kubectl(context.WithoutCancel(t.Context()), "patch", "pod", s.name+"-0", "--namespace="+s.namespace, "--subresource=status", "--type=merge", fmt.Sprintf(
+func (s *server) report(ctx context.Context) error {
+	output, err := cp.Kubectl(ctx, "patch", "pod", s.name+"-0", "--namespace="+s.namespace, "--subresource=status", "--type=merge", fmt.Sprintf(
 		`--patch={"status":{"phase":"Running","podIP":"%[1]s","podIPs":[{"ip":"%[1]s"}],"conditions":[{"type":"Ready","status":"True"}]}}`, s.podIP())).CombinedOutput()
-	require.NoError(t, err, "%s", output)
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, output)
+	}
+	return nil
 }

@@ -127,7 +127,7 @@ func start(ctx context.Context, cp *controlplane.ControlPlane) error {
 		if err := server.component.Launch(); err != nil {
 			return err
 		}
-		if err := server.relay(); err != nil {
+		if err := errors.Join(server.relay(), server.report(ctx)); err != nil {
 			return err
 		}
 	}
