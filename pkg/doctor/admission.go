@@ -177,7 +177,7 @@ func (e *examination) connect(ctx context.Context, network egressselector.Egress
 	return err
 }
 
-// concerns tells whether rules are about resources of the groups.
+// concerns reports whether rules are about resources of the groups.
 func (e *examination) concerns(rules []admissionregistrationv1.RuleWithOperations) bool {
 	for group, resources := range e.resources {
 		if admission.Concern(rules, group, func(resource string) bool { return slices.Contains(resources, resource) }) {
@@ -267,7 +267,7 @@ func (e *examination) aggregatedGroups(ctx context.Context) (sets.Set[string], e
 	return groups, nil
 }
 
-// dependsOn tells whether a policy refuses objects of other groups while its parameters can't be
+// dependsOn reports whether a policy refuses objects of other groups while its parameters can't be
 // read. The parameters have to be in one of the groups.
 func dependsOn(policy admission.Policy, groups sets.Set[string]) bool {
 	if policy.Parameters == nil || ignored(policy.FailurePolicy) {

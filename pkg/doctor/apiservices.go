@@ -300,7 +300,7 @@ func (e *examination) checkLeftovers(ctx context.Context) ([]Finding, error) {
 	return orOK(results, "all APIServices of others have a server"), nil
 }
 
-// staleThoughLocal tells whether kube-apiserver still asks a server about a version that it serves
+// staleThoughLocal reports whether kube-apiserver still asks a server about a version that it serves
 // itself. It leaves out the server's own groups: that kube-apiserver serves them is a finding
 // already.
 //

@@ -129,6 +129,11 @@ func TestRedactObject(t *testing.T) {
 	want["metadata"] = map[string]any{"annotations": map[string]any{}}
 	(&redactor{}).object(got)
 	require.Equal(t, want, got)
+
+	// Binary data can be a keystore, which no pattern finds.
+	settings := map[string]any{"kind": "ConfigMap", "data": map[string]any{"mode": "fast"}, "binaryData": map[string]any{"store": "c2VjcmV0"}, "passwords": []any{"a", "b"}}
+	(&redactor{}).object(settings)
+	require.Equal(t, map[string]any{"kind": "ConfigMap", "data": map[string]any{"mode": "fast"}, "binaryData": map[string]any{"store": "REDACTED (8 characters)"}, "passwords": []any{"REDACTED", "REDACTED"}}, settings)
 }
 
 // TestRedactContainer keeps the variables that are known to be harmless, and no others.

@@ -119,7 +119,7 @@ func (e *examination) user() string {
 	return serviceaccount.MakeUsername(e.namespace(), e.ServiceAccount)
 }
 
-// allowed tells whether the server may do something. If this process runs as the server's user, it
+// allowed reports whether the server may do something. If this process runs as the server's user, it
 // asks for itself, which needs no permission.
 func (e *examination) allowed(ctx context.Context, permission cluster.Permission) (bool, error) {
 	if e.self == "" {
@@ -187,7 +187,7 @@ func (e *examination) flowSchema() string {
 	return "echo " + quoted(object) + " | " + kubectl("apply", "--filename=-")
 }
 
-// decides tells whether a FlowSchema is for the reviews that the server creates.
+// decides reports whether a FlowSchema is for the reviews that the server creates.
 func (e *examination) decides(schema flowcontrolv1.FlowSchemaSpec, review schema.GroupResource) bool {
 	return slices.ContainsFunc(schema.Rules, func(rules flowcontrolv1.PolicyRulesWithSubjects) bool {
 		return slices.ContainsFunc(rules.Subjects, e.isSubject) &&
@@ -197,7 +197,7 @@ func (e *examination) decides(schema flowcontrolv1.FlowSchemaSpec, review schema
 	})
 }
 
-// isSubject tells whether a subject of a FlowSchema includes the server's user.
+// isSubject reports whether a subject of a FlowSchema includes the server's user.
 func (e *examination) isSubject(subject flowcontrolv1.Subject) bool {
 	switch subject.Kind {
 	case flowcontrolv1.SubjectKindServiceAccount:
@@ -212,7 +212,7 @@ func (e *examination) isSubject(subject flowcontrolv1.Subject) bool {
 	return false
 }
 
-// has tells whether a rule names something, or everything.
+// has reports whether a rule names something, or everything.
 func has(names []string, name string) bool {
 	return slices.Contains(names, name) || slices.Contains(names, "*")
 }

@@ -195,7 +195,7 @@ func variable(container corev1.Container, name string) string {
 	return container.Env[i].Value
 }
 
-// hidden tells whether the container may get variables about proxies from elsewhere.
+// hidden reports whether the container may get variables about proxies from elsewhere.
 func hidden(container corev1.Container) bool {
 	return len(container.EnvFrom) > 0 || slices.ContainsFunc(container.Env, func(variable corev1.EnvVar) bool {
 		return variable.ValueFrom != nil && slices.Contains([]string{"HTTPS_PROXY", "NO_PROXY"}, strings.ToUpper(variable.Name))

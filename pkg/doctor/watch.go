@@ -66,7 +66,7 @@ func changes(known map[string][]Result, results []Result) (found []Result) {
 
 var numbers = regexp.MustCompile(`[0-9.]+`)
 
-// alike tells whether two results of a check are the same for a user of Watch.
+// alike reports whether two results of a check are the same for a user of Watch.
 func alike(a, b Result) bool {
 	if a.Status != b.Status {
 		return false
