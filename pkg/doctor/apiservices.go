@@ -230,13 +230,19 @@ func answers() []answer {
 // answered returns the finding for a message of kube-apiserver about a server.
 func (e *examination) answered(ctx context.Context, b backend, cause, message string) Finding {
 	answer := answerTo(message)
-	found := failure(fmt.Sprintf("%s (%s)", cause, message), answer.fix).by(answer.command(e, ctx, b))
+	found := failure(fmt.Sprintf("%s (%s)", cause, brief(message)), answer.fix).by(answer.command(e, ctx, b))
 	if policies := e.isolating(ctx, b); timeouts.MatchString(message) && len(policies) > 0 {
 		found.Fix = "see whether one of the NetworkPolicies that select the server's pods, " + strings.Join(policies, ", ") + ", allows connections from any address to its port, since kube-apiserver is no pod; otherwise, " + found.Fix
 		return found.by(kubectl("describe", "networkpolicies", b.flag()))
 	}
 	return found
 }
+
+// repeated matches the URL of a version in messages, which have it up to three times.
+var repeated = regexp.MustCompile(`failing or missing response from \S+: |Get "[^"]*": `)
+
+// brief returns a message of kube-apiserver without that.
+func brief(message string) string { return repeated.ReplaceAllString(message, "") }
 
 // isolating returns the NetworkPolicies for connections to the pods of a Service. What they allow,
 // and whether the network enforces them, is for others to find out.

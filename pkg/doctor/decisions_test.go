@@ -86,6 +86,17 @@ func TestAnswerTo(t *testing.T) {
 	}
 }
 
+func TestBrief(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[string]string{
+		`failing or missing response from https://a:443/x: Get "https://a:443/x": EOF`:           "EOF",
+		"failing or missing response from https://a:443/x: bad status from https://a:443/x: 404": "bad status from https://a:443/x: 404",
+		`unsupported service type "ExternalName"`:                                                `unsupported service type "ExternalName"`,
+	} {
+		require.Equal(t, want, brief(message))
+	}
+}
+
 // Commands for several findings can be run in any order, and none undoes another.
 func TestPrecedence(t *testing.T) {
 	t.Parallel()

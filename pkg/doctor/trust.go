@@ -103,7 +103,7 @@ func (e *examination) checkHandshake(ctx context.Context, b backend, trust *trus
 			{`unknown authority|certificate is not (trusted|standards compliant)|failed to verify certificate`, untrusted, fix, trustCommand(trust, secrets)},
 		} {
 			if regexp.MustCompile(kind.message).MatchString(condition.Message) {
-				return []Finding{failure(fmt.Sprintf("the certificate that the server serves %s (%s)", kind.cause, condition.Message), kind.fix).by(kind.command)}
+				return []Finding{failure(fmt.Sprintf("the certificate that the server serves %s (%s)", kind.cause, brief(condition.Message)), kind.fix).by(kind.command)}
 			}
 		}
 	}

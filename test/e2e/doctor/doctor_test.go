@@ -403,7 +403,7 @@ spec: {group: `+groupName+`, version: v1alpha1, groupPriorityMinimum: 1000, vers
 		waitUnavailable(t, "v1."+groupName)
 		waitUnavailable(t, "v1beta1."+groupName)
 		waitUnavailable(t, "v1alpha1."+groupName)
-		requireSymptom(t, `failure availability: kube-apiserver gets no answer from the server of v1\.\S+, v1beta1\.\S+, v1alpha1\.\S+ \(FailedDiscoveryCheck: .* bad status from .*: 404\): the server behind the Service does not have this version: .*`)
+		requireSymptom(t, `failure availability: kube-apiserver gets no answer from the server of v1\.\S+, v1beta1\.\S+, v1alpha1\.\S+ \(FailedDiscoveryCheck: bad status from .*: 404\): the server behind the Service does not have this version: .*`)
 	})
 	t.Run("one has lost its server", func(t *testing.T) {
 		for name, want := range map[string]string{
