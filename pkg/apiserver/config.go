@@ -163,6 +163,7 @@ func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 		}
 		maps.Copy(config.withoutMessages, withoutMessages)
 	}
+	boundTerminations(o.groups, scheme)
 	if err := config.setOpenAPI(); err != nil {
 		return config, err
 	}

@@ -21,6 +21,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,19 +31,31 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
+// leastTimeout is the least that a request may have. A request that times out before it is authenticated leaves a line
+// in the log, and a client that waits for less gives up by itself.
+const leastTimeout = time.Second
+
 // WithRequestBounds refuses requests whose path, query or headers exceed the bounds. It
 // works before authentication.
 func WithRequestBounds(next http.Handler, serializer runtime.NegotiatedSerializer, bounds limits.Bounds) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if err := checkRequest(bounds, req); err != nil {
+		values := parameters(req.URL.RawQuery)
+		if err := checkRequest(bounds, req, values); err != nil {
 			responsewriters.ErrorNegotiated(err, serializer, metav1.Unversioned, w, req)
 			return
+		}
+		if timeout, _ := time.ParseDuration(values.Get("timeout")); timeout > 0 && timeout < leastTimeout {
+			values.Set("timeout", leastTimeout.String())
+			target := *req.URL
+			target.RawQuery = values.Encode()
+			req = req.WithContext(req.Context())
+			req.URL = &target
 		}
 		next.ServeHTTP(w, req)
 	})
 }
 
-func checkRequest(b limits.Bounds, req *http.Request) error {
+func checkRequest(b limits.Bounds, req *http.Request, values url.Values) error {
 	switch {
 	case headerBytes(req.Header) > b.HeaderBytes:
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -56,15 +69,21 @@ func checkRequest(b limits.Bounds, req *http.Request) error {
 	case len(req.URL.RawQuery) > b.QueryBytes:
 		return apierrors.NewBadRequest(fmt.Sprintf("the query of a request must not have more than %d bytes", b.QueryBytes))
 	}
-	// Parameters that can't be parsed are dropped here as everywhere else.
-	for name, values := range parameters(req.URL.RawQuery) {
+	for name, values := range values {
 		if err := checkParameter(b, name, values); err != nil {
 			return err
+		}
+	}
+	// k8s.io/apiserver would log the whole request.
+	if timeout := values.Get("timeout"); timeout != "" {
+		if _, err := time.ParseDuration(timeout); err != nil {
+			return apierrors.NewBadRequest(`the query parameter "timeout" must be a duration, such as 30s`)
 		}
 	}
 	return nil
 }
 
+// parameters drops those that can't be parsed, as is done everywhere else.
 func parameters(query string) url.Values {
 	values, _ := url.ParseQuery(query)
 	return values

@@ -23,6 +23,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
@@ -62,12 +64,32 @@ func TestRequestBounds(t *testing.T) {
 		"a long selector, escaped":   {"/things?labelSelector=" + strings.Repeat("%41", 65), nil, selector, 400},
 		"requirements at the limit":  {query("fieldSelector", "a,a,a,a"), nil, "", 200},
 		"many requirements":          {query("fieldSelector", "a,a,a,a,a"), nil, requirements, 400},
+		"a timeout":                  {"/things?timeout=1ns", nil, "", 200},
+		"no timeout":                 {"/things?timeout=", nil, "", 200},
+		"a timeout without a unit":   {"/things?timeout=30", nil, `the query parameter "timeout" must be a duration, such as 30s`, 400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := httptest.NewRequest(http.MethodGet, test.target, nil)
 			req.Header = test.headers
 			requests.RequireStatus(t, requests.Serve(WithRequestBounds(okHandler(), requests.NewCodecs(), bounds), req), test.want, test.code)
 		})
+	}
+}
+
+// A timeout before a request is authenticated would be logged, with the path.
+func TestLeastTimeout(t *testing.T) {
+	for query, want := range map[string]string{
+		"":                        "",
+		"limit=5&timeout=30s":     "limit=5&timeout=30s",
+		"timeout=0s":              "timeout=0s",
+		"timeout=1s":              "timeout=1s",
+		"limit=5&timeout=1ns":     "limit=5&timeout=1s",
+		"timeout=999ms&timeout=a": "timeout=1s",
+	} {
+		var got string
+		handler := WithRequestBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { got = req.URL.RawQuery }), requests.NewCodecs(), limits.DefaultBounds())
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/things?"+query, nil))
+		require.Equal(t, want, got)
 	}
 }
 
