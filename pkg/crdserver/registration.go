@@ -23,6 +23,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -33,7 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
@@ -68,10 +69,8 @@ func (t Target) is(spec apiregistrationv1.APIServiceSpec) bool {
 // invisible until Unregister.
 //
 // No request fails meanwhile, and only one of the servers answers it: one patch changes the
-// label and the Service of an APIService. Then kube-apiserver stops serving the definitions, see
-// cluster.ServedAnnotation. Watches end, and continue at the server. warn gets what the operator
-// should know although the groups are registered.
-func Register(ctx context.Context, config *rest.Config, target Target, warn func(string), groups ...string) error {
+// label and the Service of an APIService. Watches end, and continue at the server.
+func Register(ctx context.Context, config *rest.Config, target Target, groups ...string) error {
 	err := switchAll(ctx, config, groups, func(ctx context.Context, r *registrar, group, version string) error {
 		return r.register(ctx, group, version, target)
 	}, func(apiService *apiregistrationv1.APIService, answering string) error {
@@ -89,20 +88,39 @@ func Register(ctx context.Context, config *rest.Config, target Target, warn func
 	if err != nil {
 		return err
 	}
-	client, err := dynamic.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
+	err = endWatches(ctx, config, groups)
 	for _, group := range groups {
-		err := cluster.RefuseCopies(ctx, client, group)
-		if errors.Is(err, cluster.ErrNotKept) {
-			warn(fmt.Sprintf("%s: %v", group, err))
-		} else if err != nil {
-			return fmt.Errorf("%s is registered, but a kube-apiserver that starts may answer for its objects: register it again: %w", group, err)
+		if refused := cluster.RefuseCopies(ctx, client, group); refused != nil {
+			err = errors.Join(err, fmt.Errorf("%s is registered, but a kube-apiserver that starts may store what clients write: register it again: %w", group, refused))
 		}
 	}
-	if err := cluster.HideDefinitions(ctx, client, warn, groups...); err != nil {
-		return fmt.Errorf("the groups are registered, but a kube-apiserver that starts may answer for their objects, and watches go on there: register them again: %w", err)
+	return err
+}
+
+// endWatches ends all watches of groups. It changes the accepted names in the status of the
+// definitions. kube-apiserver accepts the names of their specs again at once.
+func endWatches(ctx context.Context, config *rest.Config, groups []string) error {
+	client, err := clientset.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	definitions := client.ApiextensionsV1().CustomResourceDefinitions()
+	list, err := definitions.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, definition := range list.Items {
+		if !slices.Contains(groups, definition.Spec.Group) || !apihelpers.IsCRDConditionTrue(&definition, apiextensionsv1.Established) {
+			continue
+		}
+		_, err := definitions.Patch(ctx, definition.Name, types.MergePatchType, []byte(`{"status":{"acceptedNames":{"categories":["moved"]}}}`), metav1.PatchOptions{}, "status")
+		if err != nil {
+			return fmt.Errorf("the group is registered, but its watches can't be ended: restart the clients that watch: CustomResourceDefinition %s: %w", definition.Name, err)
+		}
 	}
 	return nil
 }
@@ -110,11 +128,11 @@ func Register(ctx context.Context, config *rest.Config, target Target, warn func
 // Unregister makes kube-apiserver serve the groups itself again, from the cluster's etcd. It
 // returns when kube-apiserver does so, or with the context's error.
 func Unregister(ctx context.Context, config *rest.Config, groups ...string) error {
-	client, err := dynamic.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	allowed := errors.Join(cluster.AllowCopies(ctx, client, groups...), cluster.ServeDefinitions(ctx, client, groups...))
+	allowed := cluster.AllowCopies(ctx, client, groups...)
 	return errors.Join(allowed, switchAll(ctx, config, groups, func(ctx context.Context, r *registrar, group, version string) error {
 		return r.giveBack(ctx, version+"."+group)
 	}, func(apiService *apiregistrationv1.APIService, answering string) error {
@@ -186,23 +204,15 @@ func switchAll(ctx context.Context, config *rest.Config, groups []string, change
 	return nil
 }
 
-// versionsOf returns the versions of a group that clients of a definition have.
+// versionsOf returns the versions of a group that a definition serves.
 func versionsOf(group string, definition *apiextensionsv1.CustomResourceDefinition) sets.Set[string] {
 	versions := sets.New[string]()
-	if definition.Spec.Group == group {
-		versions.Insert(servedVersions(definition)...)
-	}
-	return versions
-}
-
-func servedVersions(definition *apiextensionsv1.CustomResourceDefinition) []string {
-	var served []string
 	for _, version := range definition.Spec.Versions {
-		if version.Served && version.Name != cluster.BypassVersion {
-			served = append(served, version.Name)
+		if definition.Spec.Group == group && version.Served {
+			versions.Insert(version.Name)
 		}
 	}
-	return cluster.ServedVersions(definition, served...)
+	return versions
 }
 
 // registrar changes APIServices.

@@ -133,7 +133,7 @@ func TestOwnChanges(t *testing.T) {
 	c.state.Conversions = map[string]json.RawMessage{"things.example.com": found[0].Spec.Conversion}
 	for name, change := range map[string][]string{
 		"a version more": {`"versions": [`, `"versions": [{"name": "migrate", "served": true, "storage": false}, `, webhook, `"conversion": {"strategy": "None"}`},
-		"hidden":         {`"served": true`, `"served": false`, `"metadata": {`, `"metadata": {"annotations": {"crd-apiserver/served": "v1"}, `},
+		"a description":  {`"A thing."`, `"A thing. (objects are being moved)"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			define(t, m, strings.NewReplacer(change...).Replace(scene.definition))

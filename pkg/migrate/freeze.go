@@ -28,7 +28,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -280,22 +279,24 @@ func (m *Migration) denying(name string, versions []string, allowed string) []ru
 	return []runtime.Object{policy, binding}
 }
 
-// refuseCopies keeps kube-apiserver from storing objects of the group that the server has, and from serving its own. A
-// failure is only reported.
+// refuseCopies makes kube-apiserver store no objects of the group that the server has. A failure is only reported.
 func (m *Migration) refuseCopies(ctx context.Context) {
-	m.optional("a kube-apiserver that starts may answer for the objects", m.tryRefuseCopies(ctx))
+	m.optional("until \"crd-apiserver register\" creates a policy, a kube-apiserver that starts may store what clients write", m.tryRefuseCopies(ctx))
 }
 
 func (m *Migration) tryRefuseCopies(ctx context.Context) error {
-	return cluster.RefuseCopies(ctx, m.dynamic, m.config.Group, m.dryRun...)
+	if !m.config.Defined {
+		return nil // The definitions are not served.
+	}
+	return cluster.RefuseCopies(ctx, m.kube, m.config.Group, m.dryRun...)
 }
 
-// allowCopies lets kube-apiserver store and serve objects of the group again.
+// allowCopies lets kube-apiserver store objects of the group again.
 func (m *Migration) allowCopies(ctx context.Context) error {
-	name := cluster.CopiesPolicyName(m.config.Group)
-	return errors.Join(
-		m.either(m.remove(ctx, "MutatingAdmissionPolicyBinding", name), m.remove(ctx, "MutatingAdmissionPolicy", name)),
-		m.allow(ctx, name))
+	if !m.config.Defined {
+		return nil
+	}
+	return m.allow(ctx, cluster.CopiesPolicyName(m.config.Group))
 }
 
 // freezing returns the resource of a kind of objects that freeze writes.
@@ -304,9 +305,10 @@ func freezing(kind string) schema.GroupVersionResource {
 	switch kind {
 	case "FlowSchema", "PriorityLevelConfiguration":
 		version = flowcontrolv1.SchemeGroupVersion
+	case "ValidatingAdmissionPolicy":
+		return version.WithResource("validatingadmissionpolicies")
 	}
-	resource, _ := meta.UnsafeGuessKindToResource(version.WithKind(kind))
-	return resource
+	return version.WithResource(strings.ToLower(kind) + "s")
 }
 
 // apply creates or changes objects that freeze writes.

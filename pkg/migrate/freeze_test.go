@@ -88,8 +88,8 @@ func TestRefusedFreeze(t *testing.T) {
 	}{
 		{refused: "patch prioritylevelconfigurations", planned: "applying the PriorityLevelConfiguration migrate.example.com: refused"},
 		{refused: "patch flowschemas", planned: "applying the FlowSchema migrate.example.com.own: refused"},
-		{refused: "patch validatingadmissionpolicies", planned: "applying the ValidatingAdmissionPolicy crd-apiserver.example.com: refused"},
-		{refused: "patch validatingadmissionpolicybindings", planned: "applying the ValidatingAdmissionPolicyBinding crd-apiserver.example.com: refused"},
+		{refused: "patch validatingadmissionpolicies", planned: "applying the ValidatingAdmissionPolicy migrate.example.com: refused"},
+		{refused: "patch validatingadmissionpolicybindings", planned: "applying the ValidatingAdmissionPolicyBinding migrate.example.com: refused"},
 		{refused: "delete prioritylevelconfigurations"},
 		{refused: "delete flowschemas"},
 		{refused: "delete validatingadmissionpolicies"},

@@ -84,7 +84,8 @@ func (s State) unsettled() bool {
 	case Freezing, Switching, Releasing, Aborting:
 		return true
 	case Copying:
-		return s.Returning
+		// A server with types in Go does not follow the definitions, which it has replaced.
+		return s.Returning && len(s.Served) == 0
 	case Moved:
 		return len(s.Conversions) > 0
 	default:

@@ -18,7 +18,6 @@ package migrate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,10 +51,13 @@ func (s *session) rehearseThere(ctx context.Context) error {
 	if err := s.rehearseSwitch(ctx, "patching", func(name string) error { return s.patchAPIService(ctx, name, patch) }); err != nil {
 		return err
 	}
-	if err := s.tryRefuseCopies(ctx); err != nil && !errors.Is(err, cluster.ErrNotKept) {
+	if !s.config.Defined {
+		return s.unserve(ctx)
+	}
+	if err := s.tryRefuseCopies(ctx); err != nil {
 		return err
 	}
-	return s.hide(ctx, keys.CopyKept)
+	return s.touch(ctx, true, keys.CopyKept)
 }
 
 func (s *session) rehearseBack(ctx context.Context) error {
@@ -71,7 +73,7 @@ func (s *session) rehearseBack(ctx context.Context) error {
 	if err := s.allowCopies(ctx); err != nil {
 		return err
 	}
-	if err := s.serve(ctx, keys.CopyKept); err != nil {
+	if err := s.touch(ctx, true, keys.CopyKept); err != nil {
 		return err
 	}
 	return s.annotate(ctx, keys.CopyNone)

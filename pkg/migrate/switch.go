@@ -29,6 +29,7 @@ import (
 	"go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -47,8 +48,8 @@ const (
 	availableTimeout = 2 * time.Minute
 )
 
-// switchToServer makes kube-apiserver send requests to the server, and hides the definitions, which
-// ends its own watches. If the server can't
+// switchToServer makes kube-apiserver send requests to the server, and ends its own watches.
+// Watches of definitions that types in Go replace end in the phase Releasing. If the server can't
 // be reached, or the definitions have changed, nothing changes for clients. The migration then is
 // back in the phase Copying.
 func (s *session) switchToServer(ctx context.Context) error {
@@ -73,11 +74,11 @@ func (s *session) switchToServer(ctx context.Context) error {
 	if err := s.checkHistory(ctx); err != nil {
 		return err
 	}
-	// A kube-apiserver that learned of this before it learns of the APIServices would answer 404.
-	if err := settle(ctx); err != nil {
-		return err
+	if !s.config.Defined {
+		return nil
 	}
-	return s.hide(ctx, keys.CopyKept)
+	// kube-apiserver ends its watches, which continue at the server.
+	return s.touch(ctx, true, keys.CopyKept)
 }
 
 // copyLate copies writes that kube-apiservers accepted because they learned late of the freeze. By
@@ -120,7 +121,11 @@ func (s *session) copyLate(ctx context.Context) error {
 // switchToKube makes kube-apiserver answer requests itself, and ends the watches that clients still
 // have at the server.
 func (s *session) switchToKube(ctx context.Context) error {
-	if err := s.serveReturned(ctx); err != nil {
+	begin := s.awaitHistory
+	if s.config.KubeEtcd == nil {
+		begin = s.beginKubeHistory
+	}
+	if err := begin(ctx); err != nil {
 		return err
 	}
 	given, err := s.givenBack(ctx)
@@ -132,8 +137,17 @@ func (s *session) switchToKube(ctx context.Context) error {
 			return s.goBack(ctx, err)
 		}
 	}
+	if err := s.allowCopies(ctx); err != nil {
+		return err
+	}
 	if err := s.giveAllBack(ctx); err != nil {
 		return err
+	}
+	// Other writes may have raised the revision of the server's etcd.
+	if s.config.KubeEtcd != nil {
+		if err := s.awaitHistory(ctx); err != nil {
+			return err
+		}
 	}
 	if err := s.checkHistory(ctx); err != nil {
 		return err
@@ -199,29 +213,55 @@ func (s *session) checkReadable(ctx context.Context, moves []move) error {
 	return nil
 }
 
-// serveReturned makes kube-apiserver serve what has moved back, from a revision on that no client has seen from the
-// server.
-func (s *session) serveReturned(ctx context.Context) error {
-	if _, err := s.raiseKube(ctx, raiseMargin); err != nil {
-		return err
-	}
-	if err := s.allowCopies(ctx); err != nil {
+// beginKubeHistory makes kube-apiserver restart its history at a revision that no client has seen
+// from the server.
+func (s *session) beginKubeHistory(ctx context.Context) error {
+	if err := s.removeBypass(ctx, keys.CopyKept); err != nil {
 		return err
 	}
 	if err := settle(ctx); err != nil {
 		return err
 	}
-	if err := s.serve(ctx, keys.CopyKept); err != nil {
-		return err
-	}
-	if err := s.allow(ctx, s.bypassName()); err != nil {
-		return err
-	}
-	// All kube-apiservers serve them before the first one learns that it has the APIServices again.
-	if err := settle(ctx); err != nil {
+	if _, err := s.raiseKube(ctx, 0); err != nil {
 		return err
 	}
 	return s.fillCaches(ctx)
+}
+
+// awaitHistory makes kube-apiserver restart its history at a revision that no client has seen from
+// the server, unless it has.
+func (s *session) awaitHistory(ctx context.Context) error {
+	now, err := s.serverRevision(ctx)
+	if err != nil || now < s.state.History {
+		return err
+	}
+	return s.renewHistory(ctx, raiseMargin)
+}
+
+// renewHistory raises the revision of kube-apiserver's etcd above the server's, and makes
+// kube-apiserver restart its history there. ahead is the number of further writes that it leaves
+// room for.
+func (s *session) renewHistory(ctx context.Context, ahead int64) error {
+	if _, err := s.raiseKube(ctx, ahead); err != nil {
+		return err
+	}
+	now, err := s.kubeRevision(ctx)
+	if err != nil {
+		return err
+	}
+	for _, on := range []bool{true, false} {
+		if err := s.touch(ctx, on, keys.CopyKept); err != nil {
+			return err
+		}
+	}
+	if err := settle(ctx); err != nil {
+		return err
+	}
+	if err := s.fillCaches(ctx); err != nil {
+		return err
+	}
+	s.state.History = now
+	return s.save(ctx)
 }
 
 // giveAllBack returns when all APIServices are kube-apiserver's own again. While one leads to a server that follows
@@ -463,4 +503,57 @@ func (s *session) checkWatch(ctx context.Context, move move) error {
 		return nil
 	}
 	return fmt.Errorf("the server continues a watch at kube-apiserver's revision %s", revision)
+}
+
+// stopServing ends kube-apiserver's watches without telling clients that the objects are deleted.
+// Clients continue at the server.
+func (s *session) stopServing(ctx context.Context) error {
+	found, err := s.definitions(ctx)
+	if err != nil {
+		return err
+	}
+	if s.state.Served == nil {
+		s.state.Served = map[string][]string{}
+	}
+	for _, d := range found {
+		if served := d.served(); len(served) > 0 {
+			s.state.Served[d.Name] = served
+		}
+	}
+	// The state has to have the served versions before the definitions change.
+	if err := s.save(ctx); err != nil {
+		return err
+	}
+	if err := s.unserve(ctx); err != nil {
+		return err
+	}
+	s.progress("the definitions are no longer served")
+	return nil
+}
+
+// endWatches ends kube-apiserver's watches if the definitions can't be changed. It changes the
+// accepted names in their status. kube-apiserver accepts the names of the definition again at once.
+func (s *session) endWatches(ctx context.Context) error {
+	return s.updateDefinitions(ctx, "ending the watches, by its status, of", func(d definition, object *unstructured.Unstructured) error {
+		if len(d.served()) == 0 {
+			return nil
+		}
+		names := []string{"status", "acceptedNames", "categories"}
+		categories, _, err := unstructured.NestedStringSlice(object.Object, names...)
+		if err != nil {
+			return err
+		}
+		return unstructured.SetNestedStringSlice(object.Object, append(categories, "moved"), names...)
+	}, "status")
+}
+
+func (s *session) unserve(ctx context.Context) error {
+	return s.changeDefinitions(ctx, "ending the watches of", func(_ definition, _ *unstructured.Unstructured, versions []any) []any {
+		for _, version := range versions {
+			if version, ok := version.(map[string]any); ok {
+				version["served"] = false
+			}
+		}
+		return versions
+	})
 }

@@ -97,7 +97,7 @@ func RegisterCRDServer(ctx context.Context, cp *controlplane.ControlPlane, serve
 		Service:  apiregistrationv1.ServiceReference{Namespace: crdServer.Namespace, Name: crdServer.Name, Port: &port},
 		CABundle: cp.PKI.ServingCA.CertPEM(),
 	}
-	return crdserver.Register(ctx, Config(cp), target, func(string) {}, groups...)
+	return crdserver.Register(ctx, Config(cp), target, groups...)
 }
 
 // MarkServed moves a server's group before kube-apiserver's own groups in discovery.
