@@ -114,7 +114,7 @@ func TestPrecedence(t *testing.T) {
 	}
 	groups := []apidiscoveryv2.APIGroupDiscovery{group("apps", "deployments", "deploy"), group("batch", "jobs", "j"), group("policy", "budgets", "pdb")}
 	set := func(name, field string, value int) string {
-		return fmt.Sprintf(`kubectl patch apiservice %s.example.com --type=merge --patch='{"spec":{"%s":%d}}'`, name, field, value)
+		return fmt.Sprintf(`kubectl patch apiservice %s.example.com --type=merge --patch='{"spec":{%q:%d}}'`, name, field, value)
 	}
 	for name, test := range map[string]struct {
 		own    []*apiregistrationv1.APIService

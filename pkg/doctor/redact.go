@@ -39,7 +39,7 @@ const (
 )
 
 var (
-	pemKey = regexp.MustCompile(`-----(BEGIN|END) [A-Z ]*PRIVATE KEY(?: BLOCK)?-----`)
+	pemKey = regexp.MustCompile(`-{5}(BEGIN|END) [A-Z ]*PRIVATE KEY(?: BLOCK)?-{5}`)
 	// jsonWebToken matches tokens of service accounts and of OpenID Connect.
 	jsonWebToken = regexp.MustCompile(`()\bey[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+`)
 	credentials  = regexp.MustCompile(`(?i)(\b(?:bearer|basic)[ \t]+)[A-Za-z0-9._~+/=-]{6,}`)
@@ -157,7 +157,7 @@ func withoutKeys(text string) string {
 		from, to := mark[0], mark[1]
 		if text[mark[2]:mark[3]] == "END" {
 			from = max(0, from-longestKey)
-		} else if end := pemKey.FindStringSubmatchIndex(text[to:]); end != nil && end[0] <= longestKey && text[to+end[2]:to+end[3]] == "END" {
+		} else if end := pemKey.FindStringSubmatchIndex(text[to:]); len(end) > 0 && end[0] <= longestKey && text[to+end[2]:to+end[3]] == "END" {
 			to += end[1]
 		} else {
 			to = min(len(text), to+longestKey)

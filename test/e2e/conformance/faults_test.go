@@ -106,7 +106,7 @@ func refuse(message string, matches ...match) Transport {
 
 // TestOthersKeepTheirObjects examines a resource without namespaces of servers that ignore selectors and dry runs.
 func TestOthersKeepTheirObjects(t *testing.T) {
-	collections := regexp.MustCompile("^/apis/" + restaurant.GroupName + "/[^/]+/toppings/*$")
+	collections := regexp.MustCompile("^/apis/" + regexp.QuoteMeta(restaurant.GroupName) + "/[^/]+/toppings/*$")
 	for name, transport := range ignoring() {
 		t.Run(name, func(t *testing.T) {
 			before := toppings(t)
