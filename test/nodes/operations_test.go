@@ -263,7 +263,7 @@ func (o *operations) asUser(t *testing.T, command string) string {
 
 // testDoctor examines the installation from a pod of the server.
 func (o *operations) testDoctor(t *testing.T) {
-	require.NotContains(t, o.follow(t, "Doctor", "kubectl exec"), "failure")
+	require.Contains(t, o.follow(t, "Doctor", "kubectl exec"), "\n0 failures, ")
 }
 
 func (o *operations) testNightlyBackup(t *testing.T) { o.saveNow(t, "restaurant-system") }
