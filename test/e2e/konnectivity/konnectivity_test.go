@@ -342,7 +342,7 @@ func (c *cluster) testProxyVariable(t *testing.T) {
 	err := c.order(t, server)
 	require.True(t, apierrors.IsInternalError(err), "%v", err)
 	require.ErrorContains(t, err, `failed to call webhook: Post "https://guard.default.svc:443/?timeout=10s": proxyconnect tcp: by the egress selection "cluster" of --egress-selector-config-file: `)
-	require.Regexp(t, `(?m)^warning +proxy +by the environment of this command, requests to kube-apiserver \(10\.96\.0\.1:443\), the webhooks of the Service default/guard \(10\.0\.0\.3:443\) go through the proxy of HTTPS_PROXY: add 10\.96\.0\.1,10\.0\.0\.3 to NO_PROXY$`,
+	require.Regexp(t, `(?m)^warning +proxy +by the environment of this command, requests to kube-apiserver \(10\.96\.0\.1:443\), the webhooks of the Service default/guard \(10\.0\.0\.3:443\) go through the proxy of HTTPS_PROXY fix: add 10\.96\.0\.1,10\.0\.0\.3 to NO_PROXY$`,
 		c.doctor(t, environment...))
 }
 
@@ -375,7 +375,7 @@ func (c *cluster) doctor(t *testing.T, environment ...string) string {
 	doctor.Env = slices.Concat(c.Kubectl(t.Context()).Env, environment)
 	output, err := doctor.CombinedOutput()
 	require.NoError(t, err, "%s", output)
-	return string(output)
+	return framework.Unwrap(string(output))
 }
 
 // guard makes a webhook, in a Service, that denies every pizza in one namespace.
