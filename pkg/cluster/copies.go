@@ -18,15 +18,18 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 )
 
 const (
@@ -34,9 +37,15 @@ const (
 	CopiesLabel = "crd-apiserver/copies"
 	// BypassVersion is the version in which "migrate" writes kube-apiserver's own objects of a group.
 	BypassVersion = "migrate"
-	// copiesSettle is how long all kube-apiservers need to follow a change of a policy.
+	// copiesSettle is how long all kube-apiservers need to follow a change of a policy, a definition or an APIService.
 	copiesSettle = 2 * time.Second
+	// fieldManager owns what this package applies and changes.
+	fieldManager = "crd-apiserver"
 )
+
+// ErrNotKept means that a cluster has no MutatingAdmissionPolicies, as before Kubernetes 1.36.
+var ErrNotKept = errors.New("this cluster has no MutatingAdmissionPolicies in admissionregistration.k8s.io/v1: when a CustomResourceDefinition of the group is applied again, " +
+	"a kube-apiserver that starts may answer for its objects, as if there were none, until the group is registered again")
 
 // CopiesPolicyName returns the name of the objects of copiesPolicy.
 func CopiesPolicyName(group string) string { return "crd-apiserver." + group }
@@ -82,42 +91,125 @@ func WritePolicy(name, group string, versions []string, allowed, message string)
 		}
 }
 
-// RefuseCopies applies the objects of copiesPolicy.
-func RefuseCopies(ctx context.Context, client kubernetes.Interface, group string, dryRun ...string) error {
-	policy, binding := copiesPolicy(group)
-	registration, force := client.AdmissionregistrationV1(), true
-	options := metav1.PatchOptions{FieldManager: "crd-apiserver", Force: &force, DryRun: dryRun}
-	data, err := json.Marshal(policy)
-	if err != nil {
-		return err
+// keepingPolicy returns a policy, and its binding, that keep kube-apiserver from serving the versions of a group's
+// CustomResourceDefinitions, whoever applies them: it changes them as Hide does. An update that only serves versions
+// that are new, as of a client that reads and then adds one, leaves the versions before in ServedAnnotation.
+func keepingPolicy(group string) []runtime.Object {
+	ignore, name, version := admissionregistrationv1.Ignore, CopiesPolicyName(group), admissionregistrationv1.SchemeGroupVersion.String()
+	served := fmt.Sprintf("v.served && v.name != %q", BypassVersion)
+	annotation := func(object string) string {
+		return fmt.Sprintf("has(%[1]s.metadata.annotations) && %[2]q in %[1]s.metadata.annotations", object, ServedAnnotation)
 	}
-	if _, err := registration.ValidatingAdmissionPolicies().Patch(ctx, policy.Name, types.ApplyPatchType, data, options); err != nil {
-		return err
+	return []runtime.Object{
+		&admissionregistrationv1.MutatingAdmissionPolicy{
+			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "MutatingAdmissionPolicy"},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+				FailurePolicy:      &ignore, // A definition is applied in any case.
+				ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+				MatchConstraints: &admissionregistrationv1.MatchResources{
+					ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+						Rule:       admissionregistrationv1.Rule{APIGroups: []string{definitions.Group}, APIVersions: []string{"*"}, Resources: []string{definitions.Resource}},
+					}}},
+				},
+				MatchConditions: []admissionregistrationv1.MatchCondition{
+					{Name: "group", Expression: fmt.Sprintf("object.spec.group == %q", group)},
+					{Name: "served", Expression: fmt.Sprintf("object.spec.versions.exists(v, %s) || oldObject != null && %s && !(%s)", served, annotation("oldObject"), annotation("object"))},
+				},
+				Variables: []admissionregistrationv1.Variable{
+					{Name: "served", Expression: fmt.Sprintf("object.spec.versions.filter(v, %s).map(v, v.name)", served)},
+					{Name: "before", Expression: fmt.Sprintf("oldObject != null && %s ? oldObject.metadata.annotations[%q].split(',') : []", annotation("oldObject"), ServedAnnotation)},
+					{Name: "kept", Expression: "variables.before.filter(n, object.spec.versions.exists(v, v.name == n) && " +
+						"!variables.served.exists(s, oldObject.spec.versions.exists(v, v.name == s)))"},
+				},
+				Mutations: []admissionregistrationv1.Mutation{{
+					PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+					JSONPatch: &admissionregistrationv1.JSONPatch{Expression: fmt.Sprintf(`
+						(has(object.metadata.annotations) ? [] : [JSONPatch{op: "add", path: "/metadata/annotations", value: {}}]) +
+						[JSONPatch{op: "add", path: "/metadata/annotations/" + jsonpatch.escapeKey(%q), value: (variables.kept + variables.served).join(",")}] +
+						lists.range(size(object.spec.versions)).filter(i, object.spec.versions[i].name in variables.served).map(i,
+							JSONPatch{op: "replace", path: "/spec/versions/" + string(i) + "/served", value: false})`, ServedAnnotation)},
+				}},
+			},
+		},
+		&admissionregistrationv1.MutatingAdmissionPolicyBinding{
+			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "MutatingAdmissionPolicyBinding"},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
+		},
 	}
-	if data, err = json.Marshal(binding); err != nil {
-		return err
-	}
-	_, err = registration.ValidatingAdmissionPolicyBindings().Patch(ctx, binding.Name, types.ApplyPatchType, data, options)
-	return err
 }
 
-// AllowCopies deletes the objects of copiesPolicy for groups, and returns when all kube-apiservers should know that.
-func AllowCopies(ctx context.Context, client kubernetes.Interface, groups ...string) error {
-	registration, existed := client.AdmissionregistrationV1(), false
-	for _, group := range groups {
-		name := CopiesPolicyName(group)
-		err := registration.ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{})
-		existed = existed || err == nil
-		if err == nil || apierrors.IsNotFound(err) {
-			err = registration.ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})
+// RefuseCopies applies copiesPolicy and keepingPolicy. It returns ErrNotKept if the cluster lacks the API of the latter.
+func RefuseCopies(ctx context.Context, client dynamic.Interface, group string, dryRun ...string) error {
+	policy, binding := copiesPolicy(group)
+	return ApplyPolicies(ctx, client, dryRun, append([]runtime.Object{policy, binding}, keepingPolicy(group)...)...)
+}
+
+// ApplyPolicies applies admission policies and their bindings. It returns ErrNotKept if the cluster lacks
+// MutatingAdmissionPolicies.
+func ApplyPolicies(ctx context.Context, client dynamic.Interface, dryRun []string, objects ...runtime.Object) error {
+	for _, object := range objects {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			return err
 		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("deleting what keeps kube-apiserver from storing objects of %s: %w", group, err)
+		applied := &unstructured.Unstructured{Object: content}
+		resource, _ := meta.UnsafeGuessKindToResource(applied.GroupVersionKind())
+		_, err = client.Resource(resource).Apply(ctx, applied.GetName(), applied, metav1.ApplyOptions{FieldManager: fieldManager, Force: true, DryRun: dryRun})
+		if strings.HasPrefix(applied.GetKind(), "Mutating") && apierrors.IsNotFound(err) {
+			return ErrNotKept
+		}
+		if err != nil {
+			return fmt.Errorf("applying the %s %s: %w", applied.GetKind(), applied.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// AllowCopies deletes what RefuseCopies applied for groups, and what ReplaceAPIServices has left behind. It returns when
+// all kube-apiservers should know that.
+func AllowCopies(ctx context.Context, client dynamic.Interface, groups ...string) error {
+	existed := false
+	for _, group := range groups {
+		for _, name := range []string{CopiesPolicyName(group), OwnPolicyName(group)} {
+			deleted, err := deletePolicies(ctx, client, name)
+			if err != nil {
+				return fmt.Errorf("%w, which keeps kube-apiserver from serving %s", err, group)
+			}
+			existed = existed || deleted
 		}
 	}
 	if !existed {
 		return nil
 	}
+	return settle(ctx)
+}
+
+// deletePolicies deletes all policies and bindings of a name, and reports whether there was one. Without either of the two
+// nothing is refused, so that only the failure of both is an error.
+func deletePolicies(ctx context.Context, client dynamic.Interface, name string) (existed bool, err error) {
+	for _, pair := range [][]string{
+		{"mutatingadmissionpolicybindings", "mutatingadmissionpolicies"}, {"validatingadmissionpolicybindings", "validatingadmissionpolicies"},
+	} {
+		var failed []error
+		for _, resource := range pair {
+			err := client.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(resource)).Delete(ctx, name, metav1.DeleteOptions{})
+			existed = existed || err == nil
+			if err != nil && !apierrors.IsNotFound(err) {
+				failed = append(failed, fmt.Errorf("deleting the %s %s: %w", resource, name, err))
+			}
+		}
+		if len(failed) == len(pair) {
+			return existed, errors.Join(failed...)
+		}
+	}
+	return existed, nil
+}
+
+// settle returns when all kube-apiservers should follow a change.
+func settle(ctx context.Context) error {
 	select {
 	case <-time.After(copiesSettle):
 		return nil

@@ -26,7 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
@@ -48,14 +48,14 @@ func GiveBack(ctx context.Context, client aggregator.APIServiceInterface, name s
 
 // Unregister gives the APIServices that lead to a Service back to kube-apiserver. It returns their names
 // once none leads to the Service, or the context's error and the name of one that does.
-// The user of config has to be allowed get, list and delete on apiservices, and delete on validatingadmissionpolicies and
-// validatingadmissionpolicybindings.
+// The user of config has to be allowed get, list and delete on apiservices, get, list and update on customresourcedefinitions,
+// and delete on mutatingadmissionpolicies, validatingadmissionpolicies and the bindings of both.
 func Unregister(ctx context.Context, config *rest.Config, service types.NamespacedName) (names []string, err error) {
 	client, err := aggregator.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	kube, err := kubernetes.NewForConfig(config)
+	kube, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func Unregister(ctx context.Context, config *rest.Config, service types.Namespac
 		return nil, err
 	}
 	names, groups := registeredAt(list.Items, service)
-	if err := AllowCopies(ctx, kube, groups...); err != nil {
+	if err := errors.Join(AllowCopies(ctx, kube, groups...), ServeDefinitions(ctx, kube, groups...)); err != nil {
 		return nil, err
 	}
 	for _, name := range names {

@@ -342,13 +342,18 @@ func wantedCopy(definition *apiextensionsv1.CustomResourceDefinition, copied *ap
 	return wanted, nil
 }
 
-// copyOf returns a definition without its deletion marks. They would make the library delete the
-// objects. syncDeleted handles the deletion once the definition is gone.
+// copyOf returns a definition that serves the versions that clients have. It has no deletion marks, which would make
+// k8s.io/apiextensions-apiserver delete the objects. syncDeleted handles the deletion once the definition is gone.
 func copyOf(definition *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	out := definition.DeepCopy()
 	out.ResourceVersion, out.ManagedFields = "", nil
 	out.DeletionTimestamp, out.DeletionGracePeriodSeconds, out.Finalizers = nil, nil, nil
-	maps.DeleteFunc(out.Annotations, func(name, _ string) bool { return name == lastApplied })
+	maps.DeleteFunc(out.Annotations, func(name, _ string) bool { return name == lastApplied || name == cluster.ServedAnnotation })
+	served := servedVersions(definition)
+	for i := range out.Spec.Versions {
+		version := &out.Spec.Versions[i]
+		version.Served = slices.Contains(served, version.Name)
+	}
 	out.Status.Conditions = slices.DeleteFunc(out.Status.Conditions, func(condition apiextensionsv1.CustomResourceDefinitionCondition) bool {
 		return condition.Type == apiextensionsv1.Terminating
 	})

@@ -23,18 +23,16 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
@@ -45,12 +43,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
-const (
-	// These are the priorities of kube-apiserver's APIServices for CustomResourceDefinitions.
-	groupPriority, versionPriority = 1000, 100
-
-	registerPollInterval = 100 * time.Millisecond
-)
+const registerPollInterval = 100 * time.Millisecond
 
 // Target is the server that kube-apiserver sends the requests for a group to.
 type Target struct {
@@ -68,11 +61,41 @@ func (t Target) is(spec apiregistrationv1.APIServiceSpec) bool {
 // kube-apiserver does so, or with the context's error. Objects in the cluster's etcd stay there,
 // invisible until Unregister.
 //
-// No request fails meanwhile, and only one of the servers answers it: one patch changes the
-// label and the Service of an APIService. Watches end, and continue at the server.
-func Register(ctx context.Context, config *rest.Config, target Target, groups ...string) error {
-	err := switchAll(ctx, config, groups, func(ctx context.Context, r *registrar, group, version string) error {
-		return r.register(ctx, group, version, target)
+// Only one of the servers answers a request. For a moment, until kube-apiserver has reached the
+// server for the first time, it answers 503. Then it stops serving the definitions, see
+// cluster.ServedAnnotation. Watches end, and continue at the server. warn gets what the operator
+// should know although the groups are registered.
+func Register(ctx context.Context, config *rest.Config, target Target, warn func(string), groups ...string) error {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	r, err := newRegistrar(config, nil)
+	if err != nil {
+		return err
+	}
+	err = cluster.ReplaceAPIServices(ctx, client, r.apiServices, func(ctx context.Context) error { return leadAll(ctx, config, target, groups) }, groups...)
+	if err != nil {
+		return err
+	}
+	for _, group := range groups {
+		err := cluster.RefuseCopies(ctx, client, group)
+		if errors.Is(err, cluster.ErrNotKept) {
+			warn(fmt.Sprintf("%s: %v", group, err))
+		} else if err != nil {
+			return fmt.Errorf("%s is registered, but a kube-apiserver that starts may answer for its objects: register it again: %w", group, err)
+		}
+	}
+	if err := cluster.HideDefinitions(ctx, client, warn, groups...); err != nil {
+		return fmt.Errorf("the groups are registered, but a kube-apiserver that starts may answer for their objects, and watches go on there: register them again: %w", err)
+	}
+	return nil
+}
+
+// leadAll returns when kube-apiserver sends the requests for groups to a server.
+func leadAll(ctx context.Context, config *rest.Config, target Target, groups []string) error {
+	return switchAll(ctx, config, groups, func(ctx context.Context, r *registrar, group, version string) error {
+		return cluster.Lead(ctx, r.apiServices, version+"."+group, target.Service, target.CABundle)
 	}, func(apiService *apiregistrationv1.APIService, answering string) error {
 		available := cluster.Availability(apiService)
 		switch {
@@ -85,54 +108,16 @@ func Register(ctx context.Context, config *rest.Config, target Target, groups ..
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	err = endWatches(ctx, config, groups)
-	for _, group := range groups {
-		if refused := cluster.RefuseCopies(ctx, client, group); refused != nil {
-			err = errors.Join(err, fmt.Errorf("%s is registered, but a kube-apiserver that starts may store what clients write: register it again: %w", group, refused))
-		}
-	}
-	return err
-}
-
-// endWatches ends all watches of groups. It changes the accepted names in the status of the
-// definitions. kube-apiserver accepts the names of their specs again at once.
-func endWatches(ctx context.Context, config *rest.Config, groups []string) error {
-	client, err := clientset.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	definitions := client.ApiextensionsV1().CustomResourceDefinitions()
-	list, err := definitions.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for _, definition := range list.Items {
-		if !slices.Contains(groups, definition.Spec.Group) || !apihelpers.IsCRDConditionTrue(&definition, apiextensionsv1.Established) {
-			continue
-		}
-		_, err := definitions.Patch(ctx, definition.Name, types.MergePatchType, []byte(`{"status":{"acceptedNames":{"categories":["moved"]}}}`), metav1.PatchOptions{}, "status")
-		if err != nil {
-			return fmt.Errorf("the group is registered, but its watches can't be ended: restart the clients that watch: CustomResourceDefinition %s: %w", definition.Name, err)
-		}
-	}
-	return nil
 }
 
 // Unregister makes kube-apiserver serve the groups itself again, from the cluster's etcd. It
 // returns when kube-apiserver does so, or with the context's error.
 func Unregister(ctx context.Context, config *rest.Config, groups ...string) error {
-	client, err := kubernetes.NewForConfig(config)
+	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	allowed := cluster.AllowCopies(ctx, client, groups...)
+	allowed := errors.Join(cluster.AllowCopies(ctx, client, groups...), cluster.ServeDefinitions(ctx, client, groups...))
 	return errors.Join(allowed, switchAll(ctx, config, groups, func(ctx context.Context, r *registrar, group, version string) error {
 		return r.giveBack(ctx, version+"."+group)
 	}, func(apiService *apiregistrationv1.APIService, answering string) error {
@@ -204,15 +189,23 @@ func switchAll(ctx context.Context, config *rest.Config, groups []string, change
 	return nil
 }
 
-// versionsOf returns the versions of a group that a definition serves.
+// versionsOf returns the versions of a group that clients of a definition have.
 func versionsOf(group string, definition *apiextensionsv1.CustomResourceDefinition) sets.Set[string] {
 	versions := sets.New[string]()
-	for _, version := range definition.Spec.Versions {
-		if definition.Spec.Group == group && version.Served {
-			versions.Insert(version.Name)
-		}
+	if definition.Spec.Group == group {
+		versions.Insert(servedVersions(definition)...)
 	}
 	return versions
+}
+
+func servedVersions(definition *apiextensionsv1.CustomResourceDefinition) []string {
+	var served []string
+	for _, version := range definition.Spec.Versions {
+		if version.Served && version.Name != cluster.BypassVersion {
+			served = append(served, version.Name)
+		}
+	}
+	return cluster.ServedVersions(definition, served...)
 }
 
 // registrar changes APIServices.
@@ -280,7 +273,7 @@ func (r *registrar) follow(ctx context.Context, group string, served sets.Set[st
 	target := Target{Service: *sibling.Service, CABundle: sibling.CABundle}
 	for _, version := range sets.List(served.Difference(known.Union(others))) {
 		klog.InfoS("Registering a new version", "group", group, "version", version)
-		if err := r.register(ctx, group, version, target); err != nil {
+		if err := cluster.Lead(ctx, r.apiServices, version+"."+group, target.Service, target.CABundle); err != nil {
 			return err
 		}
 	}
@@ -291,23 +284,6 @@ func (r *registrar) follow(ctx context.Context, group string, served sets.Set[st
 		}
 	}
 	return nil
-}
-
-// register creates or changes one APIService.
-func (r *registrar) register(ctx context.Context, group, version string, target Target) error {
-	name := version + "." + group
-	_, err := r.apiServices.Create(ctx, &apiregistrationv1.APIService{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{cluster.RegisteredLabel: "true"}},
-		Spec: apiregistrationv1.APIServiceSpec{
-			Group: group, Version: version, GroupPriorityMinimum: groupPriority, VersionPriority: versionPriority,
-			Service: &target.Service, CABundle: target.CABundle,
-		},
-	}, metav1.CreateOptions{})
-	if !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	_, err = r.apiServices.Patch(ctx, name, types.MergePatchType, cluster.LedTo(target.Service, target.CABundle), metav1.PatchOptions{})
-	return err
 }
 
 // giveBack makes kube-apiserver serve an APIService itself.

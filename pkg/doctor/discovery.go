@@ -38,6 +38,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 const (
@@ -446,10 +447,21 @@ func (e *examination) checkDefinitions(ctx context.Context) ([]Finding, error) {
 			continue // What is stale may be nothing.
 		}
 		for _, definition := range definitions.Items {
-			serves := slices.ContainsFunc(definition.Spec.Versions, func(version apiextensionsv1.CustomResourceDefinitionVersion) bool {
-				return version.Served && version.Name == apiService.Spec.Version
-			})
-			if definition.Spec.Group == apiService.Spec.Group && serves && !namesIn(known).Has(definition.Spec.Names.Plural) {
+			var served []string // By kube-apiserver.
+			for _, version := range definition.Spec.Versions {
+				if version.Served && version.Name != cluster.BypassVersion {
+					served = append(served, version.Name)
+				}
+			}
+			version := apiService.Spec.Version
+			if definition.Spec.Group != apiService.Spec.Group || !slices.Contains(cluster.ServedVersions(&definition, served...), version) {
+				continue
+			}
+			if apiService.Labels[cluster.RegisteredLabel] != "" && slices.Contains(served, version) && definition.Annotations[keys.CopyAnnotation] == "" {
+				results = append(results, warning(fmt.Sprintf("kube-apiserver itself serves the version %s of the CustomResourceDefinition %s: while it starts, it does not find objects that the server has, and the garbage collector may delete their dependents", version, definition.Name),
+					"register the group again, by the same \"crd-apiserver register\" as before; before Kubernetes 1.36, after each time that the definition is applied"))
+			}
+			if !namesIn(known).Has(definition.Spec.Names.Plural) {
 				results = append(results, failure(fmt.Sprintf("the CustomResourceDefinition %s defines a version that %s has a server for, which has no such resource, so that its objects can't be reached", definition.Name, apiService.Name),
 					"move the definition to a group or a version of its own").by(kubectl("get", "customresourcedefinition", definition.Name, "--output=yaml")).since(definition.CreationTimestamp))
 			}

@@ -173,6 +173,12 @@ func readCRDs(file string) (crds []*apiextensionsv1.CustomResourceDefinition, er
 			if crd.APIVersion != apiextensionsv1.SchemeGroupVersion.String() {
 				return nil, fmt.Errorf("%s: %s has the version %s: write it in %s", file, crd.Name, crd.APIVersion, apiextensionsv1.SchemeGroupVersion)
 			}
+			// Of a definition in a cluster where crd-apiserver serves its versions, see ServedAnnotation of pkg/cluster.
+			hidden := strings.Split(crd.Annotations["crd-apiserver/served"], ",")
+			for i := range crd.Spec.Versions {
+				version := &crd.Spec.Versions[i]
+				version.Served = version.Served || slices.Contains(hidden, version.Name)
+			}
 			crds = append(crds, &crd)
 		}
 	}

@@ -34,6 +34,8 @@ func TestImportedVersions(t *testing.T) {
 	for name, test := range map[string]struct {
 		// v1 and v1beta1 are lines of these versions, and conversion is one of the definition.
 		v1, v1beta1, conversion string
+		// served is the value of the annotation of a definition that crd-apiserver serves.
+		served string
 		// field is that of v1beta1.
 		field    string
 		findings []string
@@ -60,11 +62,12 @@ func TestImportedVersions(t *testing.T) {
 			},
 			declared: `"spec.other": func(o *bakery.Bread) string {`,
 		},
-		"other fields":                     {field: "field: {type: string}", findings: []string{"v1beta1: the conversion, as its fields differ from those of v1: write it in Go"}},
-		"other fields and a webhook":       {field: "field: {type: string}", conversion: "conversion: {strategy: Webhook}", findings: []string{"the conversion webhook: write its conversions in Go"}},
-		"another rule":                     {field: "field: {type: integer, maximum: 3}"},
-		"a version that is not served":     {v1beta1: "served: false", findings: []string{"the version v1beta1, which is not served"}},
-		"a deprecation of another version": {v1beta1: "deprecated: true", findings: []string{"v1beta1: the deprecation: say it as docs/adding-a-kind.md shows"}},
+		"other fields":                       {field: "field: {type: string}", findings: []string{"v1beta1: the conversion, as its fields differ from those of v1: write it in Go"}},
+		"other fields and a webhook":         {field: "field: {type: string}", conversion: "conversion: {strategy: Webhook}", findings: []string{"the conversion webhook: write its conversions in Go"}},
+		"another rule":                       {field: "field: {type: integer, maximum: 3}"},
+		"a version that is not served":       {v1beta1: "served: false", findings: []string{"the version v1beta1, which is not served"}},
+		"versions that are served elsewhere": {v1: "served: false", v1beta1: "served: false", served: "v1,v1beta1"},
+		"a deprecation of another version":   {v1beta1: "deprecated: true", findings: []string{"v1beta1: the deprecation: say it as docs/adding-a-kind.md shows"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := newModule(t)
@@ -78,7 +81,7 @@ func TestImportedVersions(t *testing.T) {
 			const field = "field: {type: integer}"
 			write(t, "", file, `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: breads.bakery.example.com}
+metadata: {name: breads.bakery.example.com, annotations: {crd-apiserver/served: "`+test.served+`"}}
 spec:
   group: bakery.example.com
   names: {kind: Bread, plural: breads}

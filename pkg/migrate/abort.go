@@ -118,15 +118,17 @@ func (s *session) switchBack(ctx context.Context) error {
 	}
 	if len(switched) > 0 {
 		s.optional("restart clients that see no changes", s.raiseAgain(ctx))
-		// The annotation keeps the server from registering versions again that have been given back. And the last
-		// steps now change something, and end watches. They report refusals.
-		_ = s.restore(ctx, false, keys.CopyKept)
+		// kube-apiserver's history then begins anew, so that clients list again. And the annotation keeps the server
+		// from registering versions again that have been given back.
+		s.optional("clients that have read objects from the server may need to list them again", s.hide(ctx, keys.CopyKept))
+	}
+	s.optional(leftOver, s.allowCopies(ctx))
+	if err := s.unhide(ctx); err != nil {
+		return err
 	}
 	if err := s.giveAllBack(ctx); err != nil {
 		return err
 	}
-	// The group may have been registered before.
-	s.optional(leftOver, s.allowCopies(ctx))
 	// Clients that still watch at the server list again, and are not told that the copies are deleted.
 	now, err := s.serverRevision(ctx)
 	if err != nil {
@@ -135,11 +137,23 @@ func (s *session) switchBack(ctx context.Context) error {
 	if _, err := s.write(ctx, clientv3.OpPut(s.config.HistoryKey, strconv.FormatInt(now+maxRaise, 10))); err != nil {
 		return err
 	}
-	if len(switched) > 0 {
-		s.optional("clients that have read objects from the server may need to list them again", s.restore(ctx, true, keys.CopyKept))
-	}
-	s.optional("a definition is not quite as it was", s.restore(ctx, false, ""))
+	s.optional("a definition is not quite as it was", s.annotate(ctx, ""))
 	return nil
+}
+
+// unhide makes kube-apiserver serve the definitions again that are hidden.
+func (s *session) unhide(ctx context.Context) error {
+	found, err := s.definitions(ctx)
+	if err != nil || !slices.ContainsFunc(found, definition.hidden) {
+		return err
+	}
+	if err := settle(ctx); err != nil {
+		return err
+	}
+	if err := s.serve(ctx, keys.CopyKept); err != nil {
+		return err
+	}
+	return settle(ctx)
 }
 
 // optional reports an error that does not stop the caller.
@@ -164,18 +178,6 @@ func (s *session) raiseAgain(ctx context.Context) error {
 	return err
 }
 
-// restore changes definitions back to what they were before the switch, but for the annotation. If
-// endWatches is set, kube-apiserver ends its watches, and clients list again.
-func (s *session) restore(ctx context.Context, endWatches bool, annotation string) error {
-	return s.changeDefinitions(ctx, "restoring", func(_ definition, definition *unstructured.Unstructured, versions []any) []any {
-		if s.config.Defined {
-			setCopyAnnotation(definition, annotation)
-		}
-		touchVersions(versions, endWatches)
-		return versions
-	})
-}
-
 // abortBack makes clients use the server again. kube-apiserver's own objects stay as they are. No
 // client sees them.
 func (s *session) abortBack(ctx context.Context) error {
@@ -187,21 +189,27 @@ func (s *session) abortBack(ctx context.Context) error {
 	switched := slices.DeleteFunc(slices.Sorted(maps.Keys(s.state.Registered)), func(name string) bool {
 		return registered[name].Service != nil || !slices.Contains(s.config.APIServices, name)
 	})
-	for i, name := range switched {
-		if i == 0 {
-			if err := s.serveCopies(ctx); err != nil {
-				return err
-			}
+	if len(switched) > 0 {
+		if err := s.serveCopies(ctx); err != nil {
+			return err
 		}
-		if err := s.register(ctx, name); err != nil {
+		err := s.replace(ctx, func(ctx context.Context) error {
+			for _, name := range switched {
+				if err := s.register(ctx, name); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if err := settle(ctx); err != nil {
 			return err
 		}
 	}
 	s.refuseCopies(ctx)
-	if len(switched) > 0 {
-		s.optional("clients that have read objects from kube-apiserver may need to list them again", s.touch(ctx, true, keys.CopyKept))
-	}
-	err = s.touch(ctx, false, keys.CopyKept)
+	err = s.hide(ctx, keys.CopyKept)
 	if err == nil {
 		err = s.removeBypass(ctx, "")
 	}
@@ -222,11 +230,11 @@ func (s *session) serveCopies(ctx context.Context) error {
 	if _, err := s.beginHistory(ctx); err != nil {
 		return err
 	}
-	return s.changeDefinitions(ctx, "annotating", func(_ definition, definition *unstructured.Unstructured, versions []any) []any {
+	return s.updateDefinitions(ctx, "annotating", func(_ definition, definition *unstructured.Unstructured) error {
 		if definition.GetAnnotations()[keys.CopyAnnotation] == keys.CopyNone {
-			setCopyAnnotation(definition, "")
+			s.setCopyAnnotation(definition, "")
 		}
-		return versions
+		return nil
 	})
 }
 

@@ -92,7 +92,7 @@ func TestNoPolicyStays(t *testing.T) {
 					deleted = append(deleted, deletion.GetResource().Resource)
 				}
 			}
-			require.Equal(t, []string{"validatingadmissionpolicybindings", "validatingadmissionpolicies"}, deleted)
+			require.Equal(t, []string{"mutatingadmissionpolicybindings", "mutatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingadmissionpolicies"}, deleted)
 		})
 	}
 }

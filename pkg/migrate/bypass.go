@@ -19,7 +19,6 @@ package migrate
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -28,18 +27,16 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/util/retry"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
-// Three ways lead past the APIServices to kube-apiserver's own objects. The API offers no other way
+// Two ways lead past the APIServices to kube-apiserver's own objects. The API offers no other way
 // to do what each of them does.
 //
 //   - BypassVersion reads and writes kube-apiserver's objects without its etcd. It is a version of
@@ -47,10 +44,9 @@ import (
 //     freezes writes nor the definition's conversion may apply to it. It has no schema and no
 //     subresources, since objects move as they are, with their status, valid or not. So a policy
 //     reserves it for the user that moves them.
-//   - local reads kube-apiserver's objects in the versions that clients use. That fills its caches
-//     before clients come, and finds late writes. It changes nothing, and so needs no version.
-//   - schemaMarker makes kube-apiserver end the watches of a resource, and restart its history.
-//     Servers do that only when a definition changes.
+//   - local reads kube-apiserver's objects in the versions that clients use, while the definitions are
+//     not hidden. That fills its caches before clients come, and finds late writes. It changes nothing,
+//     and so needs no version.
 
 // BypassVersion is a version of each resource that only exists while objects move back. In it
 // kube-apiserver reads and writes the objects in its own etcd. All other versions lead to the server.
@@ -58,9 +54,6 @@ const BypassVersion = cluster.BypassVersion
 
 // bypassTimeout bounds the wait for kube-apiserver to serve a new version.
 const bypassTimeout = time.Minute
-
-// schemaMarker is appended to the descriptions of a definition's schemas to end its watches.
-const schemaMarker = " (objects are being moved)"
 
 // bypass returns the resource in BypassVersion.
 func (m move) bypass() schema.GroupVersionResource {
@@ -123,38 +116,49 @@ func (s *session) addBypass(ctx context.Context) error {
 }
 
 func (s *session) addVersions(ctx context.Context) error {
-	return s.changeDefinitions(ctx, "adding the version "+BypassVersion+" to", func(d definition, definition *unstructured.Unstructured, versions []any) []any {
-		s.keepServed(d, definition, versions, keys.CopyKept)
+	return s.updateDefinitions(ctx, "adding the version "+BypassVersion+" to", func(_ definition, definition *unstructured.Unstructured) error {
+		s.setCopyAnnotation(definition, keys.CopyKept)
+		versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
+		if err != nil {
+			return err
+		}
 		_ = unstructured.SetNestedMap(definition.Object, map[string]any{"strategy": "None"}, "spec", "conversion")
-		return append(withoutBypass(versions), map[string]any{
+		return unstructured.SetNestedSlice(definition.Object, append(withoutVersion(versions), map[string]any{
 			"name": BypassVersion, "served": true, "storage": false,
 			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-		})
+		}), "spec", "versions")
 	})
 }
 
-// removeBypass removes BypassVersion. kube-apiserver then also forgets the history of the objects,
-// and clients that watch have to list them again.
+// removeBypass removes BypassVersion.
 func (s *session) removeBypass(ctx context.Context, annotation string) error {
-	err := s.changeDefinitions(ctx, "removing the version "+BypassVersion+" from", func(d definition, definition *unstructured.Unstructured, versions []any) []any {
-		if s.config.Defined {
-			setCopyAnnotation(definition, annotation)
-		}
-		s.restoreConversion(d, definition)
-		return withoutBypass(versions)
-	})
+	err := s.define(ctx, "removing the version "+BypassVersion+" from", annotation, func(*unstructured.Unstructured) error { return nil })
 	if err != nil {
 		return err
 	}
 	return s.allow(ctx, s.bypassName())
 }
 
-// restoreConversion restores the conversion that a definition had before BypassVersion.
-func (s *session) restoreConversion(d definition, definition *unstructured.Unstructured) {
-	var conversion map[string]any
-	if saved, ok := s.state.Conversions[d.Name]; ok && d.has(BypassVersion) && json.Unmarshal(saved, &conversion) == nil && conversion != nil {
-		_ = unstructured.SetNestedMap(definition.Object, conversion, "spec", "conversion")
-	}
+// hide makes kube-apiserver serve its own objects no longer. It ends its watches of them, and forgets their history.
+func (s *session) hide(ctx context.Context, annotation string) error {
+	return s.define(ctx, "ending the watches of", annotation, cluster.Hide)
+}
+
+// serve makes kube-apiserver serve its own objects again. Their history begins then.
+func (s *session) serve(ctx context.Context, annotation string) error {
+	return s.define(ctx, "serving again the versions of", annotation, cluster.Unhide)
+}
+
+// define changes all definitions, and removes BypassVersion, which an earlier run without kube-apiserver's etcd may
+// have left. The annotation tells the server of custom resources what to do with its copy.
+func (s *session) define(ctx context.Context, doing, annotation string, change func(*unstructured.Unstructured) error) error {
+	return s.updateDefinitions(ctx, doing, func(d definition, definition *unstructured.Unstructured) error {
+		s.setCopyAnnotation(definition, annotation)
+		if err := s.withoutBypass(d, definition); err != nil {
+			return err
+		}
+		return change(definition)
+	})
 }
 
 // annotate tells the server of custom resources what to do with its copies.
@@ -162,72 +166,22 @@ func (s *session) annotate(ctx context.Context, annotation string) error {
 	if !s.config.Defined {
 		return nil
 	}
-	return s.changeDefinitions(ctx, "annotating", func(_ definition, definition *unstructured.Unstructured, versions []any) []any {
-		setCopyAnnotation(definition, annotation)
-		return versions
+	return s.updateDefinitions(ctx, "annotating", func(_ definition, definition *unstructured.Unstructured) error {
+		s.setCopyAnnotation(definition, annotation)
+		return nil
 	})
 }
 
-// touch changes the definitions, or changes them back, to make kube-apiserver end its watches.
-// kube-apiserver also restarts its history. The annotation says whether the server does so, too.
-// touch removes BypassVersion, which an earlier run without kube-apiserver's etcd may have left.
-func (s *session) touch(ctx context.Context, on bool, annotation string) error {
-	return s.changeDefinitions(ctx, "ending the watches of", func(d definition, definition *unstructured.Unstructured, versions []any) []any {
-		s.keepServed(d, definition, versions, annotation)
-		touchVersions(versions, on)
-		s.restoreConversion(d, definition)
-		return withoutBypass(versions)
-	})
-}
-
-// keepServed tells the server of custom resources what to do with its copy of a definition. For
-// another server, the definition serves the same versions as before.
-func (s *session) keepServed(d definition, definition *unstructured.Unstructured, versions []any, annotation string) {
-	if s.config.Defined {
-		setCopyAnnotation(definition, annotation)
-	} else {
-		setServed(versions, s.state.Served[d.Name])
-	}
-}
-
-// changeDefinitions lets a function change each definition of the group, and replace its versions.
-func (m *Migration) changeDefinitions(ctx context.Context, doing string, change func(d definition, object *unstructured.Unstructured, versions []any) []any) error {
-	return m.updateDefinitions(ctx, doing, func(d definition, object *unstructured.Unstructured) error {
-		versions, found, err := unstructured.NestedSlice(object.Object, "spec", "versions")
-		if err == nil && !found {
-			err = errors.New("it has no versions")
-		}
-		if err != nil {
-			return err
-		}
-		return unstructured.SetNestedSlice(object.Object, change(d, object, versions), "spec", "versions")
-	})
-}
-
-// updateDefinitions updates all definitions of the group, or a subresource of them, that a function
-// changes. If one update is refused, it makes the others before it returns the error.
-func (m *Migration) updateDefinitions(ctx context.Context, doing string, change func(d definition, object *unstructured.Unstructured) error, subresources ...string) error {
+// updateDefinitions updates all definitions of the group that a function changes. If one update is refused, it makes
+// the others before it returns the error.
+func (m *Migration) updateDefinitions(ctx context.Context, doing string, change func(d definition, object *unstructured.Unstructured) error) error {
 	found, err := m.definitions(ctx)
 	if err != nil {
 		return err
 	}
 	var refused error
 	for _, d := range found {
-		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			object, err := m.definitionClient().Get(ctx, d.Name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			before := object.DeepCopy()
-			if err := change(d, object); err != nil {
-				return err
-			}
-			if equality.Semantic.DeepEqual(before, object) {
-				return nil // Even an update without changes may be refused.
-			}
-			_, err = m.definitionClient().Update(ctx, object, metav1.UpdateOptions{DryRun: m.dryRun}, subresources...)
-			return err
-		})
+		err := cluster.UpdateDefinition(ctx, m.dynamic, d.Name, m.dryRun, func(object *unstructured.Unstructured) error { return change(d, object) })
 		if err != nil && refused == nil {
 			refused = fmt.Errorf("%s the CustomResourceDefinition %s: %w", doing, d.Name, err)
 		}
@@ -236,63 +190,35 @@ func (m *Migration) updateDefinitions(ctx context.Context, doing string, change 
 }
 
 // setCopyAnnotation tells the server of custom resources what to do with its copy of a definition.
-func setCopyAnnotation(definition *unstructured.Unstructured, value string) {
-	annotations := definition.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[keys.CopyAnnotation] = value
-	if value == "" {
-		delete(annotations, keys.CopyAnnotation)
-	}
-	definition.SetAnnotations(annotations)
-}
-
-// setServed sets served in exactly these versions of a definition, or in all if there are no names.
-func setServed(versions []any, names []string) {
-	for _, version := range versions {
-		version, ok := version.(map[string]any)
-		if !ok {
-			continue
-		}
-		name, _ := version["name"].(string)
-		version["served"] = len(names) == 0 || slices.Contains(names, name)
+func (m *Migration) setCopyAnnotation(definition *unstructured.Unstructured, value string) {
+	if m.config.Defined {
+		cluster.Annotate(definition, keys.CopyAnnotation, value)
 	}
 }
 
-func withoutBypass(versions []any) (others []any) {
-	for _, version := range versions {
-		if version, ok := version.(map[string]any); ok && version["name"] == BypassVersion {
-			continue
-		}
-		others = append(others, version)
+// withoutBypass removes BypassVersion from a definition, and restores the conversion from before it.
+func (s *session) withoutBypass(d definition, definition *unstructured.Unstructured) error {
+	versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	if err != nil || !d.has(BypassVersion) {
+		return err
 	}
-	return others
+	var conversion map[string]any
+	if saved, ok := s.state.Conversions[d.Name]; ok && json.Unmarshal(saved, &conversion) == nil && conversion != nil {
+		_ = unstructured.SetNestedMap(definition.Object, conversion, "spec", "conversion")
+	}
+	return unstructured.SetNestedSlice(definition.Object, withoutVersion(versions), "spec", "versions")
 }
 
-// touchVersions changes the descriptions of all versions, or changes them back. Versions whose schemas are
-// equal stay equal: kube-apiserver does not accept equal selectable fields for schemas that differ.
-func touchVersions(versions []any, on bool) {
-	for _, version := range versions {
-		version, ok := version.(map[string]any)
-		if !ok {
-			continue
-		}
-		description, _, _ := unstructured.NestedString(version, "schema", "openAPIV3Schema", "description")
-		description = strings.TrimSuffix(description, schemaMarker)
-		switch {
-		case on:
-			_ = unstructured.SetNestedField(version, description+schemaMarker, "schema", "openAPIV3Schema", "description")
-		case description == "":
-			unstructured.RemoveNestedField(version, "schema", "openAPIV3Schema", "description")
-		default:
-			_ = unstructured.SetNestedField(version, description, "schema", "openAPIV3Schema", "description")
-		}
-	}
+// withoutVersion returns the versions without BypassVersion.
+func withoutVersion(versions []any) []any {
+	return slices.DeleteFunc(versions, func(version any) bool {
+		named, ok := version.(map[string]any)
+		return ok && named["name"] == BypassVersion
+	})
 }
 
-// fillTimeout bounds the wait for kube-apiserver to read the objects.
-const fillTimeout = 2 * time.Minute
+// fillTimeout bounds the wait for kube-apiserver to read the objects. Writes of clients wait, too.
+const fillTimeout = 20 * time.Second
 
 // fillCaches makes kube-apiserver fill the watch caches of all versions while clients still use the
 // server. Otherwise it fills them when the first client comes, and answers lists with 429 until

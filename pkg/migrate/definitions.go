@@ -35,6 +35,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
@@ -87,15 +88,21 @@ func byWebhook(conversion json.RawMessage) bool {
 	return json.Unmarshal(conversion, &of) == nil && of.Strategy == "Webhook"
 }
 
-// served returns the names of the served versions.
-func (d definition) served() (names []string) {
+// served returns the names of the versions that clients have, see cluster.ServedAnnotation.
+func (d definition) served() []string { return cluster.ServedVersions(&d, d.servedByKube()...) }
+
+// servedByKube returns those that kube-apiserver itself serves.
+func (d definition) servedByKube() (names []string) {
 	for _, version := range d.Spec.Versions {
-		if version.Served {
+		if version.Served && version.Name != BypassVersion {
 			names = append(names, version.Name)
 		}
 	}
 	return names
 }
+
+// hidden reports whether kube-apiserver serves none of the versions that clients have.
+func (d definition) hidden() bool { return len(d.servedByKube()) == 0 }
 
 // has tells whether there is a version, served or not.
 func (d definition) has(name string) bool {
@@ -154,7 +161,7 @@ func (m *Migration) moves(ctx context.Context) ([]move, error) {
 		if store == nil {
 			return nil, fmt.Errorf("the server does not store %s: use a release of it that does", d.Name)
 		}
-		moves = append(moves, move{store, d.stored()})
+		moves = append(moves, move{store, d.stored(), d.hidden()})
 	}
 	return moves, nil
 }
@@ -173,6 +180,8 @@ func (m *Migration) storeOf(d definition) *keys.Objects {
 type move struct {
 	*keys.Objects
 	from schema.GroupVersionResource
+	// hidden is set if kube-apiserver does not serve its own objects, except in BypassVersion.
+	hidden bool
 }
 
 // list calls a function for all objects, and returns a revision. The objects are as of that
@@ -219,20 +228,8 @@ func (s *session) digests(found []definition) (map[string]map[string]string, err
 	all := map[string]map[string]string{}
 	for _, d := range found {
 		object := d.object.DeepCopy()
-		versions, _, err := unstructured.NestedSlice(object.Object, "spec", "versions")
-		if err != nil {
+		if err := errors.Join(s.withoutBypass(d, object), cluster.Unhide(object)); err != nil {
 			return nil, fmt.Errorf("the CustomResourceDefinition %s can't be read: %w", d.Name, err)
-		}
-		if others := withoutBypass(versions); len(others) < len(versions) {
-			versions = others
-			s.restoreConversion(d, object)
-		}
-		touchVersions(versions, false)
-		if served := s.state.Served[d.Name]; served != nil {
-			setServed(versions, served)
-		}
-		if err := unstructured.SetNestedSlice(object.Object, versions, "spec", "versions"); err != nil {
-			return nil, err
 		}
 		// A renewed certificate changes nothing about the objects.
 		unstructured.RemoveNestedField(object.Object, "spec", "conversion", "webhook", "clientConfig", "caBundle")

@@ -96,7 +96,7 @@ func TestChangedDefinitions(t *testing.T) {
 			for phase, step := range map[Phase]func(context.Context) error{
 				Copying:   func(ctx context.Context) error { return c.copyAll(ctx, c.there()) },
 				Freezing:  func(ctx context.Context) error { return c.freezeAndCompare(ctx, c.there()) },
-				Switching: func(ctx context.Context) error { return c.switchFirst(ctx) },
+				Switching: func(ctx context.Context) error { return c.switchVersions(ctx) },
 			} {
 				c.state.Phase = phase
 				kube := m.kube.(*kubefake.Clientset)
@@ -133,7 +133,7 @@ func TestOwnChanges(t *testing.T) {
 	c.state.Conversions = map[string]json.RawMessage{"things.example.com": found[0].Spec.Conversion}
 	for name, change := range map[string][]string{
 		"a version more": {`"versions": [`, `"versions": [{"name": "migrate", "served": true, "storage": false}, `, webhook, `"conversion": {"strategy": "None"}`},
-		"a description":  {`"A thing."`, `"A thing. (objects are being moved)"`},
+		"hidden":         {`"served": true`, `"served": false`, `"metadata": {`, `"metadata": {"annotations": {"crd-apiserver/served": "v1"}, `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			define(t, m, strings.NewReplacer(change...).Replace(scene.definition))

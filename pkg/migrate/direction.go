@@ -73,7 +73,7 @@ func (s *session) there() direction {
 // back returns the way back to kube-apiserver.
 func (s *session) back() direction {
 	raise := func(ctx context.Context) (bool, error) { return s.raiseKube(ctx, 0) }
-	d := direction{
+	return direction{
 		to: s.atKube(), last: Returned,
 		moves: s.movesBack,
 		prepare: func(ctx context.Context) error {
@@ -85,22 +85,6 @@ func (s *session) back() direction {
 		record:   func(names []string) { s.state.NewUIDs = names[:min(len(names), maxNamed)] },
 		turn:     s.switchToKube,
 	}
-	if s.config.KubeEtcd != nil {
-		var before int64
-		d.prepare = func(ctx context.Context) (err error) {
-			before, err = s.serverRevision(ctx)
-			return err
-		}
-		d.overtake = func(ctx context.Context) (bool, error) {
-			now, err := s.serverRevision(ctx)
-			if err != nil || now+raiseMargin < s.state.History {
-				return true, err
-			}
-			// Assume no more writes than there were since prepare.
-			return false, s.renewHistory(ctx, now-before+2*raiseMargin)
-		}
-	}
-	return d
 }
 
 // Run moves the objects to the server, or continues to. It returns when clients use the server. If
@@ -204,12 +188,24 @@ func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
 	if err != nil || s.state.Phase != Moved {
 		return s, err
 	}
-	s.state.Returning, s.state.NewUIDs, s.state.History = true, nil, 0
+	found, err := m.definitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if m.config.KubeEtcd == nil && slices.ContainsFunc(found, definition.hidden) {
+		// Only now kube-apiserver shows what was written past the server.
+		if err := s.addBypass(ctx); err != nil {
+			return nil, err
+		}
+		if err := m.checkWritten(ctx, s.state); err != nil {
+			return nil, errors.Join(err, s.removeBypass(ctx, ""))
+		}
+	}
+	s.state.Returning, s.state.NewUIDs = true, nil
 	if s.state.Registered, err = m.registered(ctx); err != nil {
 		return nil, err
 	}
-	found, err := m.definitions(ctx)
-	if err != nil {
+	if found, err = m.definitions(ctx); err != nil {
 		return nil, err
 	}
 	if s.state.Definitions, err = s.digests(found); err != nil {
@@ -407,9 +403,6 @@ func (s *session) switchOver(ctx context.Context, d direction) error {
 // release lets clients write where the objects have moved to.
 func (s *session) release(ctx context.Context) error {
 	s.state.Switched = time.Now().UTC().Truncate(time.Second)
-	if !s.state.Returning && !s.config.Defined {
-		s.leaveDefinitions(ctx)
-	}
 	var until time.Time
 	if !s.state.Returning {
 		s.refuseCopies(ctx)
@@ -425,19 +418,8 @@ func (s *session) release(ctx context.Context) error {
 		return err
 	}
 	// Clients use the server already, so an error can't stop the migration.
-	s.optional("remove the annotation "+keys.CopyAnnotation+" from the definitions, and \""+schemaMarker+"\" from the descriptions of their versions", s.touch(ctx, false, ""))
+	s.optional("remove the annotation "+keys.CopyAnnotation+" from the definitions", s.annotate(ctx, ""))
 	return nil
-}
-
-// leaveDefinitions makes kube-apiserver stop serving the definitions. Clients use the server
-// already, so a refusal is only reported.
-func (s *session) leaveDefinitions(ctx context.Context) {
-	err := s.stopServing(ctx)
-	if err == nil {
-		return
-	}
-	s.optional("kube-apiserver goes on to serve its copies under a second name; set served to false in all versions of the definitions", err)
-	s.optional("clients that watch may have to be restarted to see changes", s.endWatches(ctx))
 }
 
 // goBack lets clients write again where they did before the freeze.
@@ -451,6 +433,7 @@ func (s *session) goBack(ctx context.Context, err error) error {
 	s.frozen = false
 	if s.state.Returning {
 		s.refuseCopies(ctx)
+		s.optional("a kube-apiserver that starts may answer for the objects", s.hide(ctx, keys.CopyKept))
 	}
 	if thawErr := s.thaw(ctx, time.Time{}); thawErr != nil {
 		return errors.Join(err, thawErr)

@@ -171,7 +171,7 @@ func TestGiveAllBack(t *testing.T) {
 func TestFenceOfKubeEtcd(t *testing.T) {
 	m := newMigration(t)
 	m.config.KubeEtcd, m.config.KubePrefix = m.config.Etcd, "/registry"
-	to, here := m.inKubeEtcd(), move{&things, thingsV1}
+	to, here := m.inKubeEtcd(), move{Objects: &things, from: thingsV1}
 	data := func(n int) *wanted {
 		return &wanted{data: fmt.Appendf(nil, `{"kind": "Thing", "apiVersion": "example.com/v1", "spec": %d}`, n)}
 	}
@@ -201,7 +201,7 @@ func TestFenceOfDeletedObjects(t *testing.T) {
 	m.config.KubeEtcd, m.config.KubePrefix = m.config.Etcd, "/registry"
 	_, err := m.begin(t.Context(), Copying)
 	require.NoError(t, err)
-	to, here := m.atKube(), move{&things, thingsV1}
+	to, here := m.atKube(), move{Objects: &things, from: thingsV1}
 	other := &Migration{config: m.config}
 	s, err := other.resume(t.Context(), anyState)
 	require.NoError(t, err)

@@ -34,6 +34,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 // endOfWatches is how long watches of the copies may last after the switch. By then kube-apiserver has answered all
@@ -184,14 +186,8 @@ func (m *Migration) movedVersions(ctx context.Context, state State) (sets.Set[st
 	moved := sets.New[string]()
 	found, err := m.definitions(ctx)
 	for _, d := range found {
-		versions := state.Served[d.Name]
-		if m.config.Defined {
-			versions = d.served()
-		}
-		for _, version := range versions {
-			if version != BypassVersion {
-				moved.Insert(version + "." + m.config.Group)
-			}
+		for _, version := range d.served() {
+			moved.Insert(version + "." + m.config.Group)
 		}
 	}
 	return moved, err
@@ -254,6 +250,7 @@ func (s *session) finishBack(ctx context.Context) error {
 
 // checkWritten returns an error if kube-apiserver has objects that were written there past the server, as while no
 // APIService led to it. They would be deleted or overwritten as copies. Without a migration, all are such objects.
+// While kube-apiserver hides them, only BypassVersion and its etcd show them.
 func (m *Migration) checkWritten(ctx context.Context, state State) error {
 	if state.Phase != "" && (state.Phase != Moved || state.Revisions == nil) {
 		return nil // An aborted way back has written some of the copies.
@@ -261,6 +258,7 @@ func (m *Migration) checkWritten(ctx context.Context, state State) error {
 	if !m.config.Defined || m.config.DiscardWritten {
 		return nil
 	}
+	bypassed := state.Phase == Moved && len(state.Conversions) > 0
 	moves, err := m.moves(ctx)
 	if err != nil {
 		return err
@@ -293,8 +291,12 @@ func (m *Migration) checkWritten(ctx context.Context, state State) error {
 				}
 				return look(object, kv.ModRevision)
 			})
-		} else {
-			_, err = m.list(ctx, local(move.from), func(object *unstructured.Unstructured) error {
+		} else if own := move.bypass(); bypassed || !move.hidden {
+			if !bypassed {
+				own = local(move.from)
+			}
+			_, err = m.list(ctx, own, func(object *unstructured.Unstructured) error {
+				object.SetAPIVersion(move.from.GroupVersion().String())
 				revision, err := revisionOf(object.GetResourceVersion())
 				return cmp.Or(err, look(object, revision))
 			})
@@ -306,9 +308,13 @@ func (m *Migration) checkWritten(ctx context.Context, state State) error {
 	if len(written) == 0 {
 		return nil
 	}
+	own, read := local(first.from), "read them"
+	if first.hidden {
+		read = fmt.Sprintf("delete the MutatingAdmissionPolicyBinding %s, set served in the versions of the definition, read them", cluster.CopiesPolicyName(m.config.Group))
+	}
 	return &refusal{
 		fmt.Sprintf("%d objects were written at kube-apiserver past the server, which does not have them like that: %s", len(written), strings.Join(written[:min(maxNamed, len(written))], ", ")),
-		fmt.Sprintf("read them at /apis/%s, and create or change them at the server; --discard-written gives up what is still missing then", path.Join(local(first.from).Group, first.from.Version, local(first.from).Resource)),
+		fmt.Sprintf("%s at /apis/%s, and create or change them at the server; --discard-written gives up what is still missing then", read, path.Join(own.Group, own.Version, own.Resource)),
 	}
 }
 
@@ -346,12 +352,12 @@ func (m *Migration) lost(ctx context.Context, move move, object *unstructured.Un
 
 // finishDefined removes kube-apiserver's copies and leaves the definitions.
 func (s *session) finishDefined(ctx context.Context) error {
-	if err := s.checkWritten(ctx, s.state); err != nil {
-		return err
-	}
 	moves, err := s.movesBack(ctx)
 	if err != nil {
 		return err
+	}
+	if err := s.checkWritten(ctx, s.state); err != nil {
+		return errors.Join(err, s.removeBypass(ctx, ""))
 	}
 	copies := s.atKube()
 	for _, move := range moves {
@@ -376,7 +382,7 @@ func (s *session) deleteDefinitions(ctx context.Context) error {
 		return err
 	}
 	// A user may have applied a definition again, so that it is served. Clients do not see that.
-	if err := s.stopServing(ctx); err != nil {
+	if err := s.hide(ctx, ""); err != nil {
 		return err
 	}
 	client := s.definitionClient()
@@ -399,6 +405,7 @@ func (s *session) deleteDefinitions(ctx context.Context) error {
 		}
 		s.progress("%s is deleted", d.Name)
 	}
+	s.optional(leftOver, s.allowCopies(ctx))
 	return nil
 }
 
@@ -413,7 +420,7 @@ func (m *Migration) checkNewVersions(ctx context.Context, state State) error {
 		return err
 	}
 	for _, d := range found {
-		for _, version := range d.served() {
+		for _, version := range d.servedByKube() {
 			if slices.Contains(m.config.APIServices, version+"."+d.Spec.Group) {
 				continue
 			}

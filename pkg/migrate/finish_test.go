@@ -39,7 +39,7 @@ func TestFinishServed(t *testing.T) {
 		apiService.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: "Passed"}}
 		return apiService
 	}
-	served := State{Phase: Moved, Served: map[string][]string{"things.example.com": {"v1", "v1beta1"}}, Service: "server/server"}
+	served := State{Phase: Moved, Service: "server/server"}
 	both := []runtime.Object{registered("v1.example.com", "server"), registered("v1beta1.example.com", "server")}
 	unavailable := registered("v1beta1.example.com", "server")
 	unavailable.Status.Conditions[0].Status, unavailable.Status.Conditions[0].Message = apiregistrationv1.ConditionFalse, "no endpoints"
@@ -64,7 +64,7 @@ func TestFinishServed(t *testing.T) {
 		"a version of a definition is gone": {State{Phase: Moved}, true, "", both[1:],
 			`there is no APIService v1.example.com, so that clients of this version do not reach the objects at the server: register the group with "crd-apiserver register"`},
 		"none": {State{Phase: Moved}, false, "", nil,
-			`no APIService of example.com leads to a server: apply the server's APIServices`},
+			`there is no APIService v1.example.com, so that clients of this version do not reach the objects at the server: apply the server's APIServices`},
 		"not available": {served, false, "", []runtime.Object{both[0], unavailable},
 			`the server does not serve the objects: the APIService v1beta1.example.com is not available: Passed: no endpoints`},
 		"another server": {served, false, "", []runtime.Object{both[0], registered("v1beta1.example.com", "other")},

@@ -203,7 +203,7 @@ func TestCopyLate(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, c.copyLate(t.Context()))
-	found, _, err := c.atServer().all(t.Context(), move{&store, thingsV1})
+	found, _, err := c.atServer().all(t.Context(), move{Objects: &store, from: thingsV1})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"default/kept", "default/late"}, slices.Sorted(maps.Keys(found)))
 }
@@ -317,7 +317,7 @@ func TestCopyFrozen(t *testing.T) {
 				require.NoError(t, err)
 			}
 			to := &recorder{there: test.there, differ: test.differ, items: list(t, m), since: sets.New(test.others...)}
-			found, err := c.copyFrozen(t.Context(), []move{{&things, thingsV1}}, to)
+			found, err := c.copyFrozen(t.Context(), []move{{Objects: &things, from: thingsV1}}, to)
 			require.NoError(t, err)
 			assert.NotNil(t, found["things"], "nothing is known of the things afterwards")
 			assert.Empty(t, cmp.Diff(test.want, to.did))

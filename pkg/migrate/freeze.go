@@ -28,6 +28,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -68,6 +69,9 @@ func (m *Migration) freezeName() string { return "migrate." + m.config.Group }
 
 // ownName returns the name of the FlowSchema that exempts this process from the freeze.
 func (m *Migration) ownName() string { return m.freezeName() + ".own" }
+
+// readsName returns the name of the objects that make kube-apiserver hold reads.
+func (m *Migration) readsName() string { return m.freezeName() + ".reads" }
 
 // bypassName returns the name of the policy that keeps BypassVersion for this process.
 func (m *Migration) bypassName() string { return m.freezeName() + ".bypass" }
@@ -114,9 +118,10 @@ func (s *session) freeze(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.hold(ctx); err != nil {
+	if err := s.hold(ctx, s.freezeName(), writes...); err != nil {
 		return err
 	}
+	s.held = time.Now()
 	if err := s.apply(ctx, s.denying(s.freezeName(), versions, "false")...); err != nil {
 		return err
 	}
@@ -176,8 +181,11 @@ func wait(ctx context.Context, duration time.Duration) error {
 	}
 }
 
-// holding returns the objects that make kube-apiserver hold the writes of clients.
-func (m *Migration) holding(ctx context.Context) ([]runtime.Object, error) {
+// writes are the verbs of requests that a freeze makes kube-apiserver hold.
+var writes = []string{"create", "update", "patch", "delete", "deletecollection"}
+
+// holding returns the objects, of a name, that make kube-apiserver hold requests of clients.
+func (m *Migration) holding(ctx context.Context, name string, verbs ...string) ([]runtime.Object, error) {
 	me, err := m.user(ctx)
 	if err != nil {
 		return nil, err
@@ -185,24 +193,23 @@ func (m *Migration) holding(ctx context.Context) ([]runtime.Object, error) {
 	own := flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: me}}
 	all := flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindGroup, Group: &flowcontrolv1.GroupSubject{Name: flowcontrolv1.NameAll}}
 	return []runtime.Object{
-		m.priorityLevel(0),
-		m.flowSchema(m.ownName(), flowcontrolv1.PriorityLevelConfigurationNameExempt, 2, own),
-		m.flowSchema(m.freezeName(), m.freezeName(), 3, all),
+		m.priorityLevel(name, 0),
+		m.flowSchema(m.ownName(), flowcontrolv1.PriorityLevelConfigurationNameExempt, 2, own, flowcontrolv1.VerbAll),
+		m.flowSchema(name, name, 3, all, verbs...),
 	}, nil
 }
 
-// hold makes kube-apiserver hold the writes of clients.
-func (s *session) hold(ctx context.Context) error {
-	objects, err := s.holding(ctx)
+// hold makes kube-apiserver hold requests of clients.
+func (s *session) hold(ctx context.Context, name string, verbs ...string) error {
+	objects, err := s.holding(ctx, name, verbs...)
 	if err != nil {
 		return err
 	}
 	if err := s.apply(ctx, objects...); err != nil {
 		return err
 	}
-	s.held = time.Now()
 	err = eventually(ctx, freezeSettle, func(ctx context.Context) error {
-		applied, err := s.kube.FlowcontrolV1().FlowSchemas().Get(ctx, s.freezeName(), metav1.GetOptions{})
+		applied, err := s.kube.FlowcontrolV1().FlowSchemas().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -214,17 +221,22 @@ func (s *session) hold(ctx context.Context) error {
 		return errors.New("kube-apiserver has not accepted it")
 	})
 	if err != nil {
-		s.progress("kube-apiserver does not hold writes, so that they fail until the freeze ends: the FlowSchema %s: %v", s.freezeName(), err)
+		s.progress("kube-apiserver does not hold requests, so that they may fail until the freeze ends: the FlowSchema %s: %v", name, err)
 	}
 	return settle(ctx)
 }
 
+// unhold lets requests go on that are held. Without a seat they would wait until their time is over.
+func (m *Migration) unhold(ctx context.Context, name string) error {
+	return m.either(m.apply(ctx, m.priorityLevel(name, releaseShares)), m.remove(ctx, "FlowSchema", name))
+}
+
 // priorityLevel returns a level whose requests wait if it has no shares.
-func (m *Migration) priorityLevel(shares int32) *flowcontrolv1.PriorityLevelConfiguration {
+func (m *Migration) priorityLevel(name string, shares int32) *flowcontrolv1.PriorityLevelConfiguration {
 	none := int32(0)
 	return &flowcontrolv1.PriorityLevelConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: flowcontrolv1.SchemeGroupVersion.String(), Kind: "PriorityLevelConfiguration"},
-		ObjectMeta: metav1.ObjectMeta{Name: m.freezeName(), Annotations: m.owner()},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: m.owner()},
 		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
 			Type: flowcontrolv1.PriorityLevelEnablementLimited,
 			Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
@@ -241,7 +253,7 @@ func (m *Migration) priorityLevel(shares int32) *flowcontrolv1.PriorityLevelConf
 	}
 }
 
-func (m *Migration) flowSchema(name, level string, precedence int32, subject flowcontrolv1.Subject) *flowcontrolv1.FlowSchema {
+func (m *Migration) flowSchema(name, level string, precedence int32, subject flowcontrolv1.Subject, verbs ...string) *flowcontrolv1.FlowSchema {
 	return &flowcontrolv1.FlowSchema{
 		TypeMeta:   metav1.TypeMeta{APIVersion: flowcontrolv1.SchemeGroupVersion.String(), Kind: "FlowSchema"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: m.owner()},
@@ -251,7 +263,7 @@ func (m *Migration) flowSchema(name, level string, precedence int32, subject flo
 			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
 				Subjects: []flowcontrolv1.Subject{subject},
 				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
-					Verbs:        []string{"create", "update", "patch", "delete", "deletecollection"},
+					Verbs:        verbs,
 					APIGroups:    []string{m.config.Group},
 					Resources:    []string{flowcontrolv1.ResourceAll},
 					ClusterScope: true,
@@ -279,24 +291,23 @@ func (m *Migration) denying(name string, versions []string, allowed string) []ru
 	return []runtime.Object{policy, binding}
 }
 
-// refuseCopies makes kube-apiserver store no objects of the group that the server has. A failure is only reported.
+// refuseCopies keeps kube-apiserver from storing objects of the group that the server has, and from serving its own. A
+// failure is only reported.
 func (m *Migration) refuseCopies(ctx context.Context) {
-	m.optional("until \"crd-apiserver register\" creates a policy, a kube-apiserver that starts may store what clients write", m.tryRefuseCopies(ctx))
+	m.optional("a kube-apiserver that starts may answer for the objects", m.tryRefuseCopies(ctx))
 }
 
 func (m *Migration) tryRefuseCopies(ctx context.Context) error {
-	if !m.config.Defined {
-		return nil // The definitions are not served.
-	}
-	return cluster.RefuseCopies(ctx, m.kube, m.config.Group, m.dryRun...)
+	return cluster.RefuseCopies(ctx, m.dynamic, m.config.Group, m.dryRun...)
 }
 
-// allowCopies lets kube-apiserver store objects of the group again.
+// allowCopies lets kube-apiserver store and serve objects of the group again.
 func (m *Migration) allowCopies(ctx context.Context) error {
-	if !m.config.Defined {
-		return nil
-	}
-	return m.allow(ctx, cluster.CopiesPolicyName(m.config.Group))
+	name := cluster.CopiesPolicyName(m.config.Group)
+	return errors.Join(
+		m.either(m.remove(ctx, "MutatingAdmissionPolicyBinding", name), m.remove(ctx, "MutatingAdmissionPolicy", name)),
+		m.allow(ctx, name),
+		m.allow(ctx, cluster.OwnPolicyName(m.config.Group)))
 }
 
 // freezing returns the resource of a kind of objects that freeze writes.
@@ -305,10 +316,9 @@ func freezing(kind string) schema.GroupVersionResource {
 	switch kind {
 	case "FlowSchema", "PriorityLevelConfiguration":
 		version = flowcontrolv1.SchemeGroupVersion
-	case "ValidatingAdmissionPolicy":
-		return version.WithResource("validatingadmissionpolicies")
 	}
-	return version.WithResource(strings.ToLower(kind) + "s")
+	resource, _ := meta.UnsafeGuessKindToResource(version.WithKind(kind))
+	return resource
 }
 
 // apply creates or changes objects that freeze writes.
@@ -414,14 +424,16 @@ func (m *Migration) thaw(ctx context.Context, until time.Time) error {
 	if err := wait(ctx, max(freezeSettle, time.Until(until))); err != nil {
 		return err
 	}
-	// Without a seat, held writes would wait until their time is over.
-	if err := m.either(m.apply(ctx, m.priorityLevel(releaseShares)), m.remove(ctx, "FlowSchema", m.freezeName())); err != nil {
+	if err := m.unhold(ctx, m.freezeName()); err != nil {
 		return err
 	}
 	if err := settle(ctx); err != nil {
 		return err
 	}
-	m.optional(leftOver, m.remove(ctx, "FlowSchema", m.ownName()))
+	for _, name := range []string{m.readsName(), m.ownName()} {
+		m.optional(leftOver, m.remove(ctx, "FlowSchema", name))
+	}
+	m.optional(leftOver, m.remove(ctx, "PriorityLevelConfiguration", m.readsName()))
 	m.optional(leftOver, m.remove(ctx, "PriorityLevelConfiguration", m.freezeName()))
 	return nil
 }

@@ -88,8 +88,8 @@ func TestRefusedFreeze(t *testing.T) {
 	}{
 		{refused: "patch prioritylevelconfigurations", planned: "applying the PriorityLevelConfiguration migrate.example.com: refused"},
 		{refused: "patch flowschemas", planned: "applying the FlowSchema migrate.example.com.own: refused"},
-		{refused: "patch validatingadmissionpolicies", planned: "applying the ValidatingAdmissionPolicy migrate.example.com: refused"},
-		{refused: "patch validatingadmissionpolicybindings", planned: "applying the ValidatingAdmissionPolicyBinding migrate.example.com: refused"},
+		{refused: "patch validatingadmissionpolicies", planned: "applying the ValidatingAdmissionPolicy crd-apiserver.example.com.own: refused"},
+		{refused: "patch validatingadmissionpolicybindings", planned: "applying the ValidatingAdmissionPolicyBinding crd-apiserver.example.com.own: refused"},
 		{refused: "delete prioritylevelconfigurations"},
 		{refused: "delete flowschemas"},
 		{refused: "delete validatingadmissionpolicies"},
@@ -148,7 +148,7 @@ func TestThawWithoutPriorityLevel(t *testing.T) {
 			deleted = append(deleted, action.GetResource().Resource)
 		}
 	}
-	require.Equal(t, []string{"validatingadmissionpolicybindings", "validatingadmissionpolicies", "flowschemas", "flowschemas", "prioritylevelconfigurations"}, deleted)
+	require.Equal(t, []string{"validatingadmissionpolicybindings", "validatingadmissionpolicies", "flowschemas", "flowschemas", "flowschemas", "prioritylevelconfigurations", "prioritylevelconfigurations"}, deleted)
 }
 
 // A write may be at a webhook when the freeze begins, and be stored later.

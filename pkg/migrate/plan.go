@@ -92,7 +92,7 @@ func (m *Migration) Plan(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = p.run(ctx, found, []planCheck{{"dependents", p.checkDependents}, {"admission", p.checkAdmission}, {"watches", p.checkWatches}})
+	err = p.run(ctx, found, []planCheck{{"dependents", p.checkDependents}, {"admission", p.checkAdmission}, {"watches", p.checkWatches}, {"hidden", p.checkHidden}})
 	return p.findings, err
 }
 
@@ -201,7 +201,7 @@ func (p *plan) checkDefinitions(_ context.Context, found []definition) error {
 			if !slices.Contains(store.Versions, version.Name) {
 				p.fail(VersionMissing, "use a server that serves it, or remove the version from the definition", "the server does not serve %s in the version %s", d.Name, version.Name)
 			}
-			if version.Storage && !version.Served {
+			if version.Storage && !slices.Contains(d.served(), version.Name) {
 				p.fail(StorageVersionNotServed, "set served in it: objects are read in this version", "%s is stored in the version %s, which is not served", d.Name, version.Name)
 			}
 		}
@@ -272,6 +272,24 @@ func (p *plan) checkUpdates(state State, back bool) func(context.Context, []defi
 	return p.require(UpdateRefused, func(ctx context.Context) error { return p.rehearse(ctx, state, back) })
 }
 
+// checkHidden notes what keeps definitions from being hidden, or shows that they are.
+func (p *plan) checkHidden(ctx context.Context, found []definition) error {
+	if !p.config.Defined {
+		return nil // They are deleted.
+	}
+	tried := *p.Migration
+	tried.dryRun = []string{metav1.DryRunAll}
+	if err := tried.tryRefuseCopies(ctx); errors.Is(err, cluster.ErrNotKept) {
+		p.notice(DefinitionsNotKept, fmt.Sprintf("run \"crd-apiserver register --groups=%s\" after each time that they are applied, or upgrade the cluster", p.config.Group), "%s", err)
+	}
+	for _, d := range found {
+		if cluster.AppliedByArgoCD(&d) {
+			p.notice(DefinitionShown, "", "the CustomResourceDefinition %s: %s", d.Name, cluster.ErrShownByArgoCD)
+		}
+	}
+	return nil
+}
+
 // checkControllers looks for controllers of the server, which must not change the objects before
 // they have moved.
 func (p *plan) checkControllers(ctx context.Context, _ []definition) error {
@@ -295,7 +313,7 @@ func (p *plan) checkObjects(ctx context.Context, found []definition) error {
 		if store == nil || len(d.served()) == 0 {
 			continue // checkDefinitions has said so.
 		}
-		if err := p.checkObjectsOf(ctx, d, move{store, d.stored()}); err != nil {
+		if err := p.checkObjectsOf(ctx, d, move{store, d.stored(), d.hidden()}); err != nil {
 			return err
 		}
 	}

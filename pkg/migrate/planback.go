@@ -107,9 +107,9 @@ func (m *Migration) checkUndefined(ctx context.Context) error {
 		"apply their definition again, or delete them"}
 }
 
-// uidsAtKube returns the UIDs of kube-apiserver's copies by key, or nil if it does not serve them.
+// uidsAtKube returns the UIDs of kube-apiserver's copies by key, or nil if it hides them.
 func (m *Migration) uidsAtKube(ctx context.Context, move move) (map[string]types.UID, error) {
-	if !m.config.Defined || m.config.KubeEtcd != nil {
+	if move.hidden || m.config.KubeEtcd != nil {
 		return nil, nil
 	}
 	uids := map[string]types.UID{}

@@ -60,6 +60,9 @@ const (
 	Quotas     Reason = "Quotas"
 	Watches    Reason = "Watches"
 
+	DefinitionsNotKept Reason = "DefinitionsNotKept"
+	DefinitionShown    Reason = "DefinitionShown"
+
 	// Only plans of the way back have these.
 	NotMoved      Reason = "NotMoved"
 	NotRegistered Reason = "NotRegistered"

@@ -212,6 +212,19 @@ var findings = map[Reason]struct {
 	// it.
 	back, finish bool
 }{
+	DefinitionsNotKept: {
+		change: func(s *scene) { s.defined, s.store.Transformer = true, identity.NewEncryptCheckTransformer() },
+		want: "notice this cluster has no MutatingAdmissionPolicies in admissionregistration.k8s.io/v1: when a CustomResourceDefinition of the group is applied again, " +
+			"a kube-apiserver that starts may answer for its objects, as if there were none, until the group is registered again",
+	},
+	DefinitionShown: {
+		change: func(s *scene) {
+			s.defined, s.store.Transformer = true, identity.NewEncryptCheckTransformer()
+			s.inDefinition(`"metadata": {`, `"metadata": {"managedFields": [{"manager": "argocd-controller"}], `)
+		},
+		want: "notice the CustomResourceDefinition things.example.com: Argo CD applies it, and shows it as OutOfSync, since kube-apiserver serves none of its versions any more: " +
+			"tell Argo CD to use server-side diff with mutations, or to ignore .spec.versions[].served of CustomResourceDefinitions",
+	},
 	NothingDefined: {change: func(s *scene) { s.definition = "" }, want: "failure no CustomResourceDefinition defines a resource of example.com"},
 	DefinitionDeleted: {
 		change: func(s *scene) {

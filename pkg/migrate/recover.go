@@ -84,8 +84,7 @@ func (s State) unsettled() bool {
 	case Freezing, Switching, Releasing, Aborting:
 		return true
 	case Copying:
-		// A server with types in Go does not follow the definitions, which it has replaced.
-		return s.Returning && len(s.Served) == 0
+		return s.Returning
 	case Moved:
 		return len(s.Conversions) > 0
 	default:

@@ -55,8 +55,6 @@ func TestRecover(t *testing.T) {
 	for name, test := range map[string]struct {
 		phase     Phase
 		returning bool
-		// replaced says that types in Go have replaced the definitions.
-		replaced  bool
 		lease     clientv3.LeaseID
 		forbidden bool
 		want      Phase
@@ -64,7 +62,6 @@ func TestRecover(t *testing.T) {
 	}{
 		"copying":                    {phase: Copying, lease: expired, want: Copying},
 		"copying, back":              {phase: Copying, returning: true, lease: expired, want: Moved},
-		"copying, back from types":   {phase: Copying, returning: true, replaced: true, lease: expired, want: Copying},
 		"copying, back, alive":       {phase: Copying, returning: true, lease: granted.ID, want: Copying},
 		"copying, back, forbidden":   {phase: Copying, returning: true, lease: expired, forbidden: true, want: Copying, err: unchanged},
 		"freezing":                   {phase: Freezing, lease: expired, want: Copying},
@@ -89,9 +86,6 @@ func TestRecover(t *testing.T) {
 			scene := usualScene()
 			if test.phase != "" {
 				state := State{Phase: test.phase, Returning: test.returning, Lease: test.lease, Writer: "ended"}
-				if test.replaced {
-					state.Served = map[string][]string{"things.example.com": {"v1"}}
-				}
 				saved, err := json.Marshal(state)
 				require.NoError(t, err)
 				scene.etcd = map[string]string{"/state": string(saved)}

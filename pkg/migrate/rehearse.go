@@ -18,6 +18,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,17 +48,20 @@ func (m *Migration) rehearse(ctx context.Context, state State, back bool) error 
 }
 
 func (s *session) rehearseThere(ctx context.Context) error {
-	patch := cluster.LedTo(s.config.Service, s.config.CABundle)
-	if err := s.rehearseSwitch(ctx, "patching", func(name string) error { return s.patchAPIService(ctx, name, patch) }); err != nil {
+	patch, client := cluster.LedTo(s.config.Service, s.config.CABundle), s.aggregator.ApiregistrationV1().APIServices()
+	err := s.rehearseSwitch(ctx, "patching", func(name string) error {
+		return errors.Join(s.patchAPIService(ctx, name, patch), cluster.GiveBack(ctx, client, name, s.dryRun...))
+	})
+	if err != nil {
 		return err
 	}
-	if !s.config.Defined {
-		return s.unserve(ctx)
-	}
-	if err := s.tryRefuseCopies(ctx); err != nil {
+	if err := cluster.ApplyPolicies(ctx, s.dynamic, s.dryRun, cluster.OwnPolicy(s.config.Group)...); err != nil {
 		return err
 	}
-	return s.touch(ctx, true, keys.CopyKept)
+	if err := s.tryRefuseCopies(ctx); err != nil && !errors.Is(err, cluster.ErrNotKept) {
+		return err
+	}
+	return s.hide(ctx, keys.CopyKept)
 }
 
 func (s *session) rehearseBack(ctx context.Context) error {
@@ -73,7 +77,7 @@ func (s *session) rehearseBack(ctx context.Context) error {
 	if err := s.allowCopies(ctx); err != nil {
 		return err
 	}
-	if err := s.touch(ctx, true, keys.CopyKept); err != nil {
+	if err := s.serve(ctx, keys.CopyKept); err != nil {
 		return err
 	}
 	return s.annotate(ctx, keys.CopyNone)
@@ -85,7 +89,7 @@ func (s *session) rehearseFreeze(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	objects, err := s.holding(ctx)
+	objects, err := s.holding(ctx, s.freezeName(), writes...)
 	if err != nil {
 		return err
 	}

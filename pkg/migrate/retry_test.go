@@ -142,7 +142,7 @@ func TestWriteBackTwice(t *testing.T) {
 			if name != "delete" {
 				after = &wanted{object: &unmarshal(t, usualObject)[0]}
 			}
-			require.NoError(t, m.atKube().write(t.Context(), move{&things, thingsV1}, "default/a", test.before, after))
+			require.NoError(t, m.atKube().write(t.Context(), move{Objects: &things, from: thingsV1}, "default/a", test.before, after))
 		})
 	}
 }

@@ -86,9 +86,7 @@ type State struct {
 	// NewUIDs are the objects, as resource/namespace/name, that have got another UID on the
 	// way back: at most as many as an error can name.
 	NewUIDs []string `json:"newUIDs,omitempty"`
-	// Served are the versions that the definitions served before, and Conversions are their
-	// conversions. The keys are names of definitions.
-	Served      map[string][]string        `json:"served,omitempty"`
+	// Conversions are those of the definitions before they got BypassVersion, by their names.
 	Conversions map[string]json.RawMessage `json:"conversions,omitempty"`
 	// Registered are the specs of the APIServices from before the objects began to move back, by
 	// name.
@@ -96,9 +94,6 @@ type State struct {
 	// Service is the namespace and the name of the server's Service that the objects have moved to.
 	// Older releases did not record it.
 	Service string `json:"service,omitempty"`
-	// History is a revision of kube-apiserver's etcd. kube-apiserver has no earlier history of its
-	// own objects. It is known while they move back.
-	History int64 `json:"history,omitempty"`
 	// Prefixes are those of the copies in the server's etcd. Definitions of some may be gone by now.
 	Prefixes []string `json:"prefixes,omitempty"`
 	// Progress is how far the present pass over all objects is, and set by Status only.

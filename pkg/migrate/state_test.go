@@ -67,11 +67,9 @@ const savedState = `{
 	"switched": "2026-01-01T00:02:00Z",
 	"returning": true,
 	"newUIDs": ["things/default/b"],
-	"served": {"things.example.com": ["v1", "v1beta1"]},
 	"conversions": {"things.example.com": {"strategy": "None"}},
 	"registered": {"v1.example.com": {"service": {"namespace": "server", "name": "server", "port": 443}, "group": "example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 100}},
-	"service": "server/server",
-	"history": 77
+	"service": "server/server"
 }`
 
 // A migration that another release has begun can be continued: the state has the same names.
@@ -84,8 +82,8 @@ func TestSavedState(t *testing.T) {
 		Group: "example.com", Phase: Switching, Started: at(0), Changed: at(1), Lease: 7587899184414435001,
 		Definitions: map[string]map[string]string{"things.example.com": {"metadata.uid": "1", "spec.scope": "abc"}},
 		Objects:     map[string]int{"things": 3}, Revisions: map[string]string{"things": "41"}, Finalized: []string{"things/default/a"},
-		Switched: at(2), Returning: true, NewUIDs: []string{"things/default/b"}, Served: map[string][]string{"things.example.com": {"v1", "v1beta1"}},
-		Conversions: map[string]json.RawMessage{"things.example.com": json.RawMessage(`{"strategy": "None"}`)}, Service: "server/server", History: 77,
+		Switched: at(2), Returning: true, NewUIDs: []string{"things/default/b"},
+		Conversions: map[string]json.RawMessage{"things.example.com": json.RawMessage(`{"strategy": "None"}`)}, Service: "server/server",
 		Prefixes: []string{"/registry/example.com/things/"},
 		Registered: map[string]apiregistrationv1.APIServiceSpec{"v1.example.com": {
 			Service: &apiregistrationv1.ServiceReference{Namespace: "server", Name: "server", Port: new(int32(443))},

@@ -29,7 +29,6 @@ import (
 	"go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -48,22 +47,14 @@ const (
 	availableTimeout = 2 * time.Minute
 )
 
-// switchToServer makes kube-apiserver send requests to the server, and ends its own watches.
-// Watches of definitions that types in Go replace end in the phase Releasing. If the server can't
-// be reached, or the definitions have changed, nothing changes for clients. The migration then is
-// back in the phase Copying.
+// switchToServer makes kube-apiserver send requests to the server, and hides the definitions, which
+// ends its own watches. If the server can't be reached, or the definitions have changed, nothing
+// changes for clients. The migration then is back in the phase Copying.
 func (s *session) switchToServer(ctx context.Context) error {
-	if err := s.switchFirst(ctx); err != nil {
+	if err := s.switchVersions(ctx); err != nil {
 		return err
 	}
 	s.state.Service = serviceOf(&s.config.Service)
-	for _, do := range []func(context.Context, string) error{s.switchVersion, s.waitAvailable} {
-		for _, name := range s.config.APIServices {
-			if err := do(ctx, name); err != nil {
-				return err
-			}
-		}
-	}
 	if err := s.copyLate(ctx); err != nil {
 		return err
 	}
@@ -74,11 +65,11 @@ func (s *session) switchToServer(ctx context.Context) error {
 	if err := s.checkHistory(ctx); err != nil {
 		return err
 	}
-	if !s.config.Defined {
-		return nil
+	// A kube-apiserver that learned of this before it learns of the APIServices would answer 404.
+	if err := settle(ctx); err != nil {
+		return err
 	}
-	// kube-apiserver ends its watches, which continue at the server.
-	return s.touch(ctx, true, keys.CopyKept)
+	return s.hide(ctx, keys.CopyKept)
 }
 
 // copyLate copies writes that kube-apiservers accepted because they learned late of the freeze. By
@@ -121,11 +112,7 @@ func (s *session) copyLate(ctx context.Context) error {
 // switchToKube makes kube-apiserver answer requests itself, and ends the watches that clients still
 // have at the server.
 func (s *session) switchToKube(ctx context.Context) error {
-	begin := s.awaitHistory
-	if s.config.KubeEtcd == nil {
-		begin = s.beginKubeHistory
-	}
-	if err := begin(ctx); err != nil {
+	if err := s.serveReturned(ctx); err != nil {
 		return err
 	}
 	given, err := s.givenBack(ctx)
@@ -137,17 +124,8 @@ func (s *session) switchToKube(ctx context.Context) error {
 			return s.goBack(ctx, err)
 		}
 	}
-	if err := s.allowCopies(ctx); err != nil {
-		return err
-	}
 	if err := s.giveAllBack(ctx); err != nil {
 		return err
-	}
-	// Other writes may have raised the revision of the server's etcd.
-	if s.config.KubeEtcd != nil {
-		if err := s.awaitHistory(ctx); err != nil {
-			return err
-		}
 	}
 	if err := s.checkHistory(ctx); err != nil {
 		return err
@@ -213,55 +191,29 @@ func (s *session) checkReadable(ctx context.Context, moves []move) error {
 	return nil
 }
 
-// beginKubeHistory makes kube-apiserver restart its history at a revision that no client has seen
-// from the server.
-func (s *session) beginKubeHistory(ctx context.Context) error {
-	if err := s.removeBypass(ctx, keys.CopyKept); err != nil {
+// serveReturned makes kube-apiserver serve what has moved back, from a revision on that no client has seen from the
+// server.
+func (s *session) serveReturned(ctx context.Context) error {
+	if _, err := s.raiseKube(ctx, raiseMargin); err != nil {
+		return err
+	}
+	if err := s.allowCopies(ctx); err != nil {
 		return err
 	}
 	if err := settle(ctx); err != nil {
 		return err
 	}
-	if _, err := s.raiseKube(ctx, 0); err != nil {
+	if err := s.serve(ctx, keys.CopyKept); err != nil {
+		return err
+	}
+	if err := s.allow(ctx, s.bypassName()); err != nil {
+		return err
+	}
+	// All kube-apiservers serve them before the first one learns that it has the APIServices again.
+	if err := settle(ctx); err != nil {
 		return err
 	}
 	return s.fillCaches(ctx)
-}
-
-// awaitHistory makes kube-apiserver restart its history at a revision that no client has seen from
-// the server, unless it has.
-func (s *session) awaitHistory(ctx context.Context) error {
-	now, err := s.serverRevision(ctx)
-	if err != nil || now < s.state.History {
-		return err
-	}
-	return s.renewHistory(ctx, raiseMargin)
-}
-
-// renewHistory raises the revision of kube-apiserver's etcd above the server's, and makes
-// kube-apiserver restart its history there. ahead is the number of further writes that it leaves
-// room for.
-func (s *session) renewHistory(ctx context.Context, ahead int64) error {
-	if _, err := s.raiseKube(ctx, ahead); err != nil {
-		return err
-	}
-	now, err := s.kubeRevision(ctx)
-	if err != nil {
-		return err
-	}
-	for _, on := range []bool{true, false} {
-		if err := s.touch(ctx, on, keys.CopyKept); err != nil {
-			return err
-		}
-	}
-	if err := settle(ctx); err != nil {
-		return err
-	}
-	if err := s.fillCaches(ctx); err != nil {
-		return err
-	}
-	s.state.History = now
-	return s.save(ctx)
 }
 
 // giveAllBack returns when all APIServices are kube-apiserver's own again. While one leads to a server that follows
@@ -348,36 +300,49 @@ func (m *Migration) patchAPIService(ctx context.Context, name string, patch []by
 	return err
 }
 
-// switchFirst switches one version, to see whether kube-apiserver reaches the server.
-func (s *session) switchFirst(ctx context.Context) error {
-	var local []string
-	for _, name := range s.config.APIServices {
-		apiService, err := s.apiService(ctx, name)
-		if err != nil {
-			return err
-		}
-		if apiService == nil {
-			continue // No definition has the version.
-		}
-		if apiService.Spec.Service != nil {
-			return nil // An earlier process has come further.
-		}
-		local = append(local, name)
+// switchVersions makes all APIServices lead to the server. The first one shows whether kube-apiserver reaches it.
+func (s *session) switchVersions(ctx context.Context) error {
+	switched, err := s.switched(ctx)
+	if err != nil {
+		return err
 	}
-	// After this, the migration ends at the server.
-	if err := s.unchanged(ctx); err != nil {
-		return s.goBack(ctx, err)
+	found, err := s.definitions(ctx)
+	if err != nil {
+		return err
 	}
-	if len(local) == 0 {
+	names := slices.DeleteFunc(slices.Clone(s.config.APIServices), func(name string) bool {
+		version, _, _ := strings.Cut(name, ".")
+		return !slices.ContainsFunc(found, func(d definition) bool { return slices.Contains(d.served(), version) })
+	})
+	// Once a kube-apiserver has reached the server, clients may have read there. Only an abort undoes that.
+	reached := len(switched) > 0 // By an earlier process.
+	if !reached {
+		// After this, the migration ends at the server.
+		if err := s.unchanged(ctx); err != nil {
+			return s.goBack(ctx, err)
+		}
+	}
+	if len(names) == 0 {
 		return nil
 	}
-	name := local[len(local)-1]
-	err := s.switchVersion(ctx, name)
-	if err == nil {
-		err = s.reach(ctx, name)
-	}
-	// Once a kube-apiserver has reached the server, clients may have read there. Only an abort undoes that.
-	if err == nil || ctx.Err() != nil {
+	err = s.replace(ctx, func(ctx context.Context) error {
+		if !reached {
+			first := names[len(names)-1]
+			if err := errors.Join(s.switchVersion(ctx, first), s.reach(ctx, first)); err != nil {
+				return err
+			}
+			reached = true
+		}
+		for _, do := range []func(context.Context, string) error{s.switchVersion, s.waitAvailable} {
+			for _, name := range names {
+				if err := do(ctx, name); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err == nil || reached || ctx.Err() != nil {
 		return err
 	}
 	// The update may have been done although its answer was lost.
@@ -385,6 +350,17 @@ func (s *session) switchFirst(ctx context.Context) error {
 		return errors.Join(err, backErr)
 	}
 	return s.goBack(ctx, err)
+}
+
+// replace calls a function that creates APIServices instead of kube-apiserver's own. Reads wait meanwhile: until a
+// kube-apiserver has reached the server, it would answer 503.
+func (s *session) replace(ctx context.Context, create func(context.Context) error) error {
+	return cluster.ReplaceAPIServices(ctx, s.dynamic, s.aggregator.ApiregistrationV1().APIServices(), func(ctx context.Context) error {
+		if err := s.hold(ctx, s.readsName(), "get", "list", "watch"); err != nil {
+			return err
+		}
+		return errors.Join(create(ctx), s.unhold(context.WithoutCancel(ctx), s.readsName()))
+	}, s.config.Group)
 }
 
 // waitAvailable returns when the server answers for a version.
@@ -407,18 +383,13 @@ func unanswered(name string, err error) error {
 	return fmt.Errorf("the server does not answer for %s: check that it runs, and the Service, its port and the certificate authority that were named; then run this again: %w", name, err)
 }
 
-// switchVersion makes an APIService lead to the server. At no moment does it lead nowhere, or would
-// kube-apiserver undo the change.
+// switchVersion makes an APIService lead to the server.
 func (m *Migration) switchVersion(ctx context.Context, name string) error {
 	apiService, err := m.apiService(ctx, name)
-	if err != nil || apiService == nil {
-		return err // No definition has the version.
+	if err != nil || apiService != nil && apiService.Spec.Service != nil && apiService.Labels[cluster.ManagedLabel] == "" {
+		return err
 	}
-	_, managed := apiService.Labels[cluster.ManagedLabel]
-	if apiService.Spec.Service != nil && !managed {
-		return nil
-	}
-	if err := m.patchAPIService(ctx, name, cluster.LedTo(m.config.Service, m.config.CABundle)); err != nil {
+	if err := cluster.Lead(ctx, m.aggregator.ApiregistrationV1().APIServices(), name, m.config.Service, m.config.CABundle); err != nil {
 		return fmt.Errorf("switching the APIService %s to the server: %w", name, err)
 	}
 	m.progress("%s leads to the server", name)
@@ -503,57 +474,4 @@ func (s *session) checkWatch(ctx context.Context, move move) error {
 		return nil
 	}
 	return fmt.Errorf("the server continues a watch at kube-apiserver's revision %s", revision)
-}
-
-// stopServing ends kube-apiserver's watches without telling clients that the objects are deleted.
-// Clients continue at the server.
-func (s *session) stopServing(ctx context.Context) error {
-	found, err := s.definitions(ctx)
-	if err != nil {
-		return err
-	}
-	if s.state.Served == nil {
-		s.state.Served = map[string][]string{}
-	}
-	for _, d := range found {
-		if served := d.served(); len(served) > 0 {
-			s.state.Served[d.Name] = served
-		}
-	}
-	// The state has to have the served versions before the definitions change.
-	if err := s.save(ctx); err != nil {
-		return err
-	}
-	if err := s.unserve(ctx); err != nil {
-		return err
-	}
-	s.progress("the definitions are no longer served")
-	return nil
-}
-
-// endWatches ends kube-apiserver's watches if the definitions can't be changed. It changes the
-// accepted names in their status. kube-apiserver accepts the names of the definition again at once.
-func (s *session) endWatches(ctx context.Context) error {
-	return s.updateDefinitions(ctx, "ending the watches, by its status, of", func(d definition, object *unstructured.Unstructured) error {
-		if len(d.served()) == 0 {
-			return nil
-		}
-		names := []string{"status", "acceptedNames", "categories"}
-		categories, _, err := unstructured.NestedStringSlice(object.Object, names...)
-		if err != nil {
-			return err
-		}
-		return unstructured.SetNestedStringSlice(object.Object, append(categories, "moved"), names...)
-	}, "status")
-}
-
-func (s *session) unserve(ctx context.Context) error {
-	return s.changeDefinitions(ctx, "ending the watches of", func(_ definition, _ *unstructured.Unstructured, versions []any) []any {
-		for _, version := range versions {
-			if version, ok := version.(map[string]any); ok {
-				version["served"] = false
-			}
-		}
-		return versions
-	})
 }

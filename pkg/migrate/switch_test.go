@@ -17,6 +17,7 @@ limitations under the License.
 package migrate
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -82,12 +83,16 @@ func TestReachedByOneKubeAPIServer(t *testing.T) {
 	scene.apiService.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: "Passed"}}
 	m := scene.migration(t, newMigration(t).config.Etcd)
 	m.config.Report = func(Progress) {}
-	m.config.Cluster = &rest.Config{Transport: &answers{left: []answer{answered(http.StatusOK, nil, "")}}}
+	ctx, cancel := context.WithCancel(t.Context())
+	m.config.Cluster = &rest.Config{Transport: always(func() (*http.Response, error) {
+		defer cancel()
+		return answered(http.StatusOK, nil, "")()
+	})}
 	found, err := m.definitions(t.Context())
 	require.NoError(t, err)
 	s, err := m.begin(t.Context(), Switching, found...)
 	require.NoError(t, err)
-	require.NoError(t, s.switchFirst(t.Context()))
+	require.ErrorContains(t, s.switchVersions(ctx), "kube-apiserver still answers")
 	require.Equal(t, Switching, s.state.Phase)
 	apiService, err := m.apiService(t.Context(), "v1.example.com")
 	require.NoError(t, err)

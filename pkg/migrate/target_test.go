@@ -54,7 +54,7 @@ func TestEncode(t *testing.T) {
 				m := &Migration{config: Config{KubeEtcd: etcd}}
 				var contents []content
 				for _, text := range []string{test.a, test.b} {
-					encoded, err := m.atKube().encode(move{&things, thingsV1}, &unmarshal(t, text)[0])
+					encoded, err := m.atKube().encode(move{Objects: &things, from: thingsV1}, &unmarshal(t, text)[0])
 					require.NoError(t, err)
 					contents = append(contents, encoded.content)
 				}

@@ -58,7 +58,7 @@ type registration struct {
 func (r *registration) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&r.groups, "groups", nil, "API groups, such as argoproj.io.")
-	flags.StringVar(&r.kubeconfig, "kubeconfig", "", "Kubeconfig with permissions to read CustomResourceDefinitions, update their status, and change APIServices and ValidatingAdmissionPolicies. By default that of kubectl.")
+	flags.StringVar(&r.kubeconfig, "kubeconfig", "", "Kubeconfig with permissions to read and update CustomResourceDefinitions, and to change APIServices, ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings. By default that of kubectl.")
 	flags.DurationVar(&r.timeout, "timeout", time.Minute, "How long to wait for kube-apiserver.")
 }
 
@@ -94,7 +94,8 @@ func newRegisterCommand() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), r.timeout)
 			defer cancel()
-			return crdserver.Register(ctx, config, target, r.groups...)
+			warn := func(warning string) { fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %s\n", warning) }
+			return crdserver.Register(ctx, config, target, warn, r.groups...)
 		},
 	}
 	r.addFlags(cmd)

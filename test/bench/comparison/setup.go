@@ -350,7 +350,7 @@ func (b *bench) movedCRD(ctx context.Context) (*contender, error) {
 		Service:  apiregistrationv1.ServiceReference{Namespace: name.Namespace, Name: name.Name, Port: ptr.To(int32(server.Port()))},
 		CABundle: b.cp.PKI.ServingCA.CertPEM(),
 	}
-	if err := crdserver.Register(ctx, b.cp.RESTConfig(), target, groupOfMoved); err != nil {
+	if err := crdserver.Register(ctx, b.cp.RESTConfig(), target, func(string) {}, groupOfMoved); err != nil {
 		return nil, err
 	}
 	return &contender{group: groupOfMoved, version: "v1", resource: "pizzas", kind: "Pizza", content: pizzaContent, server: server},

@@ -17,18 +17,15 @@ limitations under the License.
 package conformance
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
@@ -162,17 +159,8 @@ func waitForOpenAPI(ctx context.Context, cp *controlplane.ControlPlane) error {
 		groups = append(groups, version.Group)
 	}
 	for _, group := range groups {
-		err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, controlplane.Patience, true, func(ctx context.Context) (bool, error) {
-			for _, document := range []string{"/openapi/v2", "/openapi/v3"} {
-				body, err := framework.Kube(cp).Discovery().RESTClient().Get().AbsPath(document).SetHeader("Accept", "application/json").DoRaw(ctx)
-				if err != nil || !bytes.Contains(body, []byte("apis/"+group+"/v1")) {
-					return false, err
-				}
-			}
-			return true, nil
-		})
-		if err != nil {
-			return fmt.Errorf("the OpenAPI document of %s: %w", group, err)
+		if err := framework.AwaitOpenAPI(ctx, cp, group+"/v1"); err != nil {
+			return err
 		}
 	}
 	return nil

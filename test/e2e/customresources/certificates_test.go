@@ -86,7 +86,7 @@ func TestCertificateAuthorityIsReplaced(t *testing.T) {
 	port := int32(server.Port())
 	require.NoError(t, crdserver.Register(ctx, framework.Config(cp), crdserver.Target{
 		Service: apiregistrationv1.ServiceReference{Namespace: name.Namespace, Name: name.Name, Port: &port}, CABundle: first,
-	}, group))
+	}, func(string) {}, group))
 	apiServices := aggregator.NewForConfigOrDie(framework.Config(cp)).ApiregistrationV1().APIServices()
 	for _, version := range []string{"v1", "v2"} {
 		_, err := apiServices.Patch(ctx, version+"."+group, types.MergePatchType, []byte(`{"metadata":{"labels":{"rotated":""}}}`), metav1.PatchOptions{})

@@ -21,6 +21,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -29,6 +30,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -51,7 +53,7 @@ func groups() []string {
 	return []string{
 		"objects.example.com", "changed.example.com", "deleted.example.com", "restarted.example.com",
 		"denied.example.com", "admitted.example.com", "unregistered.example.com", "past.example.com", "etcd.example.com", "moved.example.com",
-		"counted.example.com", "replicated.example.com", "aliased.example.com", "examined.example.com", "prompt.example.com", "orphaned.example.com", "protobuf.example.com", "paths.example.com", "informed.example.com",
+		"counted.example.com", "replicated.example.com", "aliased.example.com", "examined.example.com", "prompt.example.com", "orphaned.example.com", "protobuf.example.com", "paths.example.com", "informed.example.com", "hidden.example.com",
 	}
 }
 
@@ -413,13 +415,15 @@ func TestUnregister(t *testing.T) {
 	require.Equal(t, "there", list.Items[0].GetName())
 }
 
-// kube-apiserver stores no objects of a group that the server has, as while an APIService is gone.
+// kube-apiserver stores no objects of a group that the server has, even if it serves the definition itself, as before
+// Kubernetes 1.36 after that is applied again, and an APIService is gone.
 func TestWritesPastTheServer(t *testing.T) {
 	t.Parallel()
 	const group = "past.example.com"
 	ns := framework.Namespace(t, cp)
 	define(t, widgets(group, true))
 	create(t, group, "v1", ns, "there")
+	unhide(t, group)
 	// The server then registers no version again.
 	_, err := definitions().ApiextensionsV1().CustomResourceDefinitions().Patch(t.Context(), "widgets."+group, types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"`+keys.CopyAnnotation+`":"`+keys.CopyKept+`"}}}`), metav1.PatchOptions{})
@@ -457,6 +461,7 @@ func TestVersionThatIsGivenBack(t *testing.T) {
 		return err == nil && server == ""
 	}
 	require.False(t, isLocal())
+	unhide(t, group)
 	annotate(`{"` + keys.CopyAnnotation + `":"` + keys.CopyKept + `"}`)
 	_, err := aggregator.NewForConfigOrDie(framework.Config(cp)).ApiregistrationV1().APIServices().Patch(t.Context(), "v1."+group, types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"`+cluster.ManagedLabel+`":"true"}},"spec":{"service":null,"caBundle":null}}`), metav1.PatchOptions{})
@@ -467,4 +472,92 @@ func TestVersionThatIsGivenBack(t *testing.T) {
 	require.Never(t, func() bool { return !isLocal() }, 2*time.Second, time.Second/10)
 	annotate(`{"` + keys.CopyAnnotation + `":null}`)
 	require.Eventually(t, func() bool { return !isLocal() }, controlplane.Patience, time.Second/10, "The server does not look at the versions.")
+}
+
+// kube-apiserver serves no version of a definition whose group is registered, whoever applies it and how, and clients
+// have the versions of what was applied.
+func TestDefinitionStaysHidden(t *testing.T) {
+	t.Parallel()
+	const group = "hidden.example.com"
+	definition := widgets(group, true)
+	define(t, definition)
+	require.True(t, isHidden(t, group))
+	require.NoError(t, framework.AwaitOpenAPI(t.Context(), cp, group+"/v1"))
+	manifest := func(change func(*apiextensionsv1.CustomResourceDefinition)) []byte {
+		changed := definition.DeepCopy()
+		change(changed)
+		content, err := json.Marshal(changed)
+		require.NoError(t, err)
+		return content
+	}
+	kubectl := func(stdin []byte, args ...string) {
+		t.Helper()
+		cmd := cp.Kubectl(t.Context(), append(args, "--filename=-")...)
+		cmd.Stdin = bytes.NewReader(stdin)
+		output, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", output)
+	}
+	has := func(versions ...string) {
+		t.Helper()
+		require.True(t, isHidden(t, group))
+		controlplane.Eventually(t, func() error {
+			if served := servedVersions(t, group); !slices.Equal(served, versions) {
+				return fmt.Errorf("discovery has %v", served)
+			}
+			return nil
+		})
+	}
+	asIs := func(*apiextensionsv1.CustomResourceDefinition) {}
+	has("v1", "v2")
+	// Without --force-conflicts, and with no difference to what is applied.
+	kubectl(manifest(asIs), "apply", "--server-side")
+	kubectl(manifest(asIs), "diff", "--server-side")
+	kubectl(manifest(asIs), "apply", "--server-side")
+	kubectl(manifest(asIs), "apply")
+	kubectl(manifest(asIs), "diff")
+	has("v1", "v2")
+	kubectl(manifest(func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Versions[1].Served = false }), "apply")
+	has("v1")
+	kubectl(manifest(asIs), "replace")
+	has("v1", "v2")
+	// A client that reads, adds a version, and updates.
+	live, err := definitions().ApiextensionsV1().CustomResourceDefinitions().Get(t.Context(), "widgets."+group, metav1.GetOptions{})
+	require.NoError(t, err)
+	third := definition.Spec.Versions[1].DeepCopy()
+	third.Name = "v3"
+	live.Spec.Versions = append(live.Spec.Versions, *third)
+	live.Annotations = nil
+	_, err = definitions().ApiextensionsV1().CustomResourceDefinitions().Update(t.Context(), live, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	has("v1", "v2", "v3")
+
+	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
+	defer cancel()
+	require.NoError(t, crdserver.Unregister(ctx, framework.Config(cp), group))
+	require.False(t, isHidden(t, group))
+	// It is as if nothing had been.
+	kubectl(manifest(func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Versions = append(d.Spec.Versions, *third) }), "diff")
+	kubectl(manifest(asIs), "apply", "--server-side")
+}
+
+// unhide makes kube-apiserver serve the definition of a registered group.
+func unhide(t *testing.T, group string) {
+	t.Helper()
+	policies := framework.Dynamic(cp).Resource(admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingadmissionpolicybindings"))
+	require.NoError(t, policies.Delete(t.Context(), cluster.CopiesPolicyName(group), metav1.DeleteOptions{}))
+	controlplane.Eventually(t, func() error {
+		require.NoError(t, cluster.ServeDefinitions(t.Context(), framework.Dynamic(cp), group))
+		if isHidden(t, group) {
+			return errors.New("a policy still keeps it hidden")
+		}
+		return nil
+	})
+}
+
+// isHidden reports whether the definition of the widgets of a group serves no version.
+func isHidden(t *testing.T, group string) bool {
+	t.Helper()
+	definition, err := definitions().ApiextensionsV1().CustomResourceDefinitions().Get(t.Context(), "widgets."+group, metav1.GetOptions{})
+	require.NoError(t, err)
+	return !slices.ContainsFunc(definition.Spec.Versions, func(version apiextensionsv1.CustomResourceDefinitionVersion) bool { return version.Served })
 }

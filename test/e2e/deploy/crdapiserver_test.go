@@ -220,7 +220,7 @@ func register(t *testing.T, namespace string, server *controlplane.Component, ca
 	defer cancel()
 	require.NoError(t, crdserver.Register(ctx, framework.Config(cp), crdserver.Target{
 		Service: apiregistrationv1.ServiceReference{Namespace: namespace, Name: crdServer, Port: &port}, CABundle: caBundle,
-	}, crdGroup))
+	}, func(string) {}, crdGroup))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), controlplane.Patience)
 		defer cancel()

@@ -17,6 +17,7 @@ limitations under the License.
 package framework
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,11 +25,13 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
@@ -97,7 +100,24 @@ func RegisterCRDServer(ctx context.Context, cp *controlplane.ControlPlane, serve
 		Service:  apiregistrationv1.ServiceReference{Namespace: crdServer.Namespace, Name: crdServer.Name, Port: &port},
 		CABundle: cp.PKI.ServingCA.CertPEM(),
 	}
-	return crdserver.Register(ctx, Config(cp), target, groups...)
+	return crdserver.Register(ctx, Config(cp), target, func(string) {}, groups...)
+}
+
+// AwaitOpenAPI returns when kube-apiserver has the OpenAPI of groups and versions. It asks a server in its own time.
+func AwaitOpenAPI(ctx context.Context, cp *controlplane.ControlPlane, versions ...string) error {
+	client := Kube(cp).Discovery().RESTClient()
+	for _, document := range []string{"/openapi/v2", "/openapi/v3"} {
+		for _, version := range versions {
+			err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, controlplane.Patience, true, func(ctx context.Context) (bool, error) {
+				body, err := client.Get().AbsPath(document).SetHeader("Accept", "application/json").DoRaw(ctx)
+				return bytes.Contains(body, []byte("apis/"+version+`"`)) || bytes.Contains(body, []byte("apis/"+version+"/")), err
+			})
+			if err != nil {
+				return fmt.Errorf("%s has nothing of %s: %w", document, version, err)
+			}
+		}
+	}
+	return nil
 }
 
 // MarkServed moves a server's group before kube-apiserver's own groups in discovery.

@@ -173,7 +173,7 @@ func (w *writers) count(ctx context.Context, c *cluster, i, n int) bool {
 	pizza, err := c.pizzas().Patch(ctx, writtenBy(i), types.JSONPatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		// It may have been written all the same.
-		if pizza, err = c.read(ctx, writtenBy(i)); err != nil {
+		if pizza, err = c.pizzas().Get(ctx, writtenBy(i), metav1.GetOptions{}); err != nil {
 			return false
 		}
 	}
@@ -189,48 +189,6 @@ func (w *writers) count(ctx context.Context, c *cluster, i, n int) bool {
 		w.lost = append(w.lost, fmt.Sprintf("%s has the number %s after %d", writtenBy(i), got, n-1))
 	}
 	return false
-}
-
-// read returns an object as a kube-apiserver that is ready has it. One that starts reads its own copies.
-func (c *cluster) read(ctx context.Context, name string) (*unstructured.Unstructured, error) {
-	if err := framework.Kube(c.ControlPlane).Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
-		return nil, err
-	}
-	return c.pizzas().Get(ctx, name, metav1.GetOptions{})
-}
-
-// A kube-apiserver that starts serves definitions before it knows the APIServices. It stored writes in its own etcd then,
-// where nobody found them.
-func TestRestartedKubeAPIServer(t *testing.T) {
-	framework.Long(t, "TestWritesPastTheServer of test/e2e/customresources is the short one")
-	t.Parallel()
-	c := newDefinedCluster(t)
-	code, _, stderr := c.migrate(t, "run")
-	require.Equal(t, 0, code, stderr)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	var all sync.WaitGroup
-	created, client := make([][]string, 4), c.restaurant()
-	for i := range created {
-		all.Go(func() {
-			for n := 0; every(ctx, 2*time.Millisecond); n++ {
-				if name := fmt.Sprintf("created-%d-%d", i, n); c.createPizza(t, client, name, nil) == nil {
-					created[i] = append(created[i], name)
-				}
-			}
-		})
-	}
-	for range 6 {
-		c.KubeAPIServer.Kill()
-		require.NoError(t, c.KubeAPIServer.Start(t.Context()))
-	}
-	stop()
-	all.Wait()
-	found := c.everything(t)
-	lost := slices.DeleteFunc(slices.Concat(created...), func(name string) bool { return found["pizzas/"+metav1.NamespaceDefault+"/"+name] != nil })
-	require.Empty(t, lost, "of %d", len(found))
-	code, stdout, stderr := c.migrate(t, "finish", "--dry-run")
-	require.Equal(t, 0, code, "%s%s", stdout, stderr)
 }
 
 // counted is the annotation with the number.
