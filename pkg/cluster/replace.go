@@ -90,7 +90,7 @@ func ReplaceAPIServices(ctx context.Context, client dynamic.Interface, apiServic
 	}
 	for _, apiService := range own {
 		if err := GiveBack(ctx, apiServices, apiService.Name); err != nil {
-			return err
+			return fmt.Errorf("deleting the APIService %s: %w", apiService.Name, err)
 		}
 	}
 	if err := settle(ctx); err != nil {

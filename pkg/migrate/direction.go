@@ -194,10 +194,11 @@ func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
 	}
 	if m.config.KubeEtcd == nil && slices.ContainsFunc(found, definition.hidden) {
 		// Only now kube-apiserver shows what was written past the server.
-		if err := s.addBypass(ctx); err != nil {
-			return nil, err
+		err := s.addBypass(ctx)
+		if err == nil {
+			err = m.checkWritten(ctx, s.state)
 		}
-		if err := m.checkWritten(ctx, s.state); err != nil {
+		if err != nil {
 			return nil, errors.Join(err, s.removeBypass(ctx, ""))
 		}
 	}

@@ -314,34 +314,29 @@ func (s *session) switchVersions(ctx context.Context) error {
 		version, _, _ := strings.Cut(name, ".")
 		return !slices.ContainsFunc(found, func(d definition) bool { return slices.Contains(d.served(), version) })
 	})
-	// Once a kube-apiserver has reached the server, clients may have read there. Only an abort undoes that.
-	reached := len(switched) > 0 // By an earlier process.
-	if !reached {
-		// After this, the migration ends at the server.
-		if err := s.unchanged(ctx); err != nil {
-			return s.goBack(ctx, err)
-		}
+	if len(switched) > 0 {
+		return s.switchAll(ctx, names) // An earlier process has come further.
+	}
+	// After this, the migration ends at the server.
+	if err := s.unchanged(ctx); err != nil {
+		return s.goBack(ctx, err)
 	}
 	if len(names) == 0 {
 		return nil
 	}
+	reached := false
 	err = s.replace(ctx, func(ctx context.Context) error {
-		if !reached {
-			first := names[len(names)-1]
-			if err := errors.Join(s.switchVersion(ctx, first), s.reach(ctx, first)); err != nil {
-				return err
-			}
-			reached = true
+		first := names[len(names)-1]
+		if err := s.switchVersion(ctx, first); err != nil {
+			return err
 		}
-		for _, do := range []func(context.Context, string) error{s.switchVersion, s.waitAvailable} {
-			for _, name := range names {
-				if err := do(ctx, name); err != nil {
-					return err
-				}
-			}
+		if err := s.reach(ctx, first); err != nil {
+			return err
 		}
-		return nil
+		reached = true
+		return s.switchAll(ctx, names)
 	})
+	// Once a kube-apiserver has reached the server, clients may have read there. Only an abort undoes that.
 	if err == nil || reached || ctx.Err() != nil {
 		return err
 	}
@@ -350,6 +345,18 @@ func (s *session) switchVersions(ctx context.Context) error {
 		return errors.Join(err, backErr)
 	}
 	return s.goBack(ctx, err)
+}
+
+// switchAll returns when the server answers for all versions.
+func (s *session) switchAll(ctx context.Context, names []string) error {
+	for _, do := range []func(context.Context, string) error{s.switchVersion, s.waitAvailable} {
+		for _, name := range names {
+			if err := do(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // replace calls a function that creates APIServices instead of kube-apiserver's own. Reads wait meanwhile: until a
