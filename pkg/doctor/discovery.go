@@ -433,7 +433,7 @@ func (e *examination) checkDefinitions(ctx context.Context) ([]Finding, error) {
 		results = append(results, failure("kube-apiserver is about to reset "+strings.Join(e.managed, ", ")+", or delete it, because of the label "+cluster.ManagedLabel+" of a CustomResourceDefinition", "remove the label").
 			by(kubectl(slices.Concat([]string{"label", "apiservice"}, e.managed, []string{cluster.ManagedLabel + "-"})...)))
 	}
-	content, err := e.kube.Discovery().RESTClient().Get().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions").DoRaw(ctx)
+	content, err := e.kube.Discovery().RESTClient().Get().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions").Do(ctx).Raw()
 	if err != nil {
 		return results, unreadable{"the CustomResourceDefinitions", err}
 	}
