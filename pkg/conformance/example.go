@@ -38,6 +38,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
@@ -132,10 +133,13 @@ func ReadExamples(paths ...string) ([]*unstructured.Unstructured, error) {
 		}
 		documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), len(text))
 		for {
-			object := &unstructured.Unstructured{}
-			err := documents.Decode(&object.Object)
+			object, document := &unstructured.Unstructured{}, json.RawMessage(nil)
+			err := documents.Decode(&document)
 			if errors.Is(err, io.EOF) {
 				return nil
+			}
+			if err == nil && document != nil {
+				err = utiljson.Unmarshal(document, &object.Object)
 			}
 			if err != nil {
 				return fmt.Errorf("%s is not YAML of objects: %w", path, err)
@@ -211,7 +215,7 @@ func (m exampleMaker) create(object, created *unstructured.Unstructured) (Answer
 	m.probe.Example = &Example{object: object}
 	answer, err := m.probe.send(m.probe.ctx, newRequest(http.MethodPost, m.probe.Collection(), m.probe.New("example").Object))
 	if err == nil && (answer.Code == http.StatusCreated || answer.Code == http.StatusOK) {
-		err = json.Unmarshal(answer.Body, &created.Object)
+		err = created.UnmarshalJSON(answer.Body)
 	}
 	return answer, err
 }

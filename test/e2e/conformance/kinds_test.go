@@ -22,6 +22,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
 	"os"
 	"slices"
@@ -99,6 +100,7 @@ func TestFalseFindings(t *testing.T) {
 		{"networking.k8s.io", "servicecidrs", []string{"verbs/create", "resourceVersion/consistent"}},
 		{"admissionregistration.k8s.io", "validatingwebhookconfigurations", append([]string{"verbs/create"}, admission...)},
 		{"admissionregistration.k8s.io", "validatingadmissionpolicybindings", append([]string{"verbs/create"}, admission...)},
+		{"flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations", []string{"writes/generation"}},
 		{"authentication.k8s.io", "tokenreviews", append([]string{"discovery/verbs"}, admission...)},
 	} {
 		t.Run(test.resource, func(t *testing.T) {
@@ -117,7 +119,10 @@ func examineKind(t *testing.T, resource schema.GroupVersionResource, options con
 	t.Helper()
 	examples, err := conformance.ReadExamples("testdata/kinds.yaml")
 	require.NoError(t, err)
-	for _, example := range append(examples, signingRequest(t)) {
+	bundle := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "certificates.k8s.io/v1", "kind": "ClusterTrustBundle", "spec": map[string]any{"trustBundle": string(cp.PKI.ServingCA.CertPEM())},
+	}}
+	for _, example := range append(examples, signingRequest(t), bundle) {
 		if example.GroupVersionKind().GroupVersion() == resource.GroupVersion() {
 			options.Examples = append(options.Examples, example)
 		}
@@ -137,7 +142,7 @@ func signingRequest(t *testing.T) *unstructured.Unstructured {
 	require.NoError(t, err)
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "spec": map[string]any{
-			"signerName": "none.example.com/none", "usages": []any{"client auth"}, "request": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}),
+			"signerName": "none.example.com/none", "usages": []any{"client auth"}, "request": base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})),
 		},
 	}}
 }
@@ -179,15 +184,30 @@ func documented() map[string][]string {
 		"apiservices":                {"*"},
 		"bindings":                   {"*"},
 		"certificatesigningrequests": {"apply/ownership", "apply/status", "security/one-verb"},
+		"clusterrolebindings":        {"security/apply-creates"},
+		"clustertrustbundles":        {"security/denied-account", "security/one-name", "security/one-verb"},
 		"componentstatuses":          {"verbs/get-missing"},
 		"customresourcedefinitions":  {"*"},
+		"daemonsets":                 {"forms/metadata", "watch/initial-events"},
+		"endpointslices":             {"writes/generation"},
 		"events":                     {"*"},
+		"horizontalpodautoscalers":   {"versions/one-object"},
 		"ipaddresses":                {"*"},
 		"limitranges":                {"verbs/names", "hostile/metadata"},
+		"localsubjectaccessreviews":  {"*"},
 		"namespaces": {"verbs/delete", "resourceVersion/consistent", "watch/order", "watch/resume", "writes/finalizers", "writes/garbage-absent",
 			"writes/garbage-background", "writes/garbage-foreground", "writes/garbage-orphan"},
-		"persistentvolumeclaims": {"apply/create", "forms/protobuf", "writes/no-op", "writes/status"},
-		"pods":                   {"security/one-verb", "security/validating-policy", "security/validating-webhook"},
-		"services":               {"verbs/names"},
+		"nodes":                    {"*"},
+		"persistentvolumeclaims":   {"apply/create", "forms/protobuf", "writes/no-op", "writes/status"},
+		"persistentvolumes":        {"apply/status"},
+		"podcertificaterequests":   {"*"},
+		"pods":                     {"security/one-verb", "security/validating-policy", "security/validating-webhook"},
+		"priorityclasses":          {"writes/generation"},
+		"rolebindings":             {"security/apply-creates"},
+		"selfsubjectaccessreviews": {"*"},
+		"selfsubjectrulesreviews":  {"*"},
+		"services":                 {"verbs/names"},
+		"storageversionmigrations": {"forms/table"},
+		"subjectaccessreviews":     {"*"},
 	}
 }
