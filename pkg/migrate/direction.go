@@ -199,7 +199,12 @@ func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
 			err = m.checkWritten(ctx, s.state)
 		}
 		if err != nil {
-			return nil, errors.Join(err, s.removeBypass(ctx, ""))
+			removeErr := s.removeBypass(ctx, "")
+			if removeErr == nil {
+				s.state.Conversions = nil
+				removeErr = s.save(ctx)
+			}
+			return nil, errors.Join(err, removeErr)
 		}
 	}
 	s.state.Returning, s.state.NewUIDs = true, nil

@@ -140,14 +140,14 @@ func (s *session) switchToKube(ctx context.Context) error {
 	return s.annotate(ctx, keys.CopyNone)
 }
 
-// givenBack returns the APIServices that led to the server and are kube-apiserver's own again.
+// givenBack returns the APIServices that led to the server and are kube-apiserver's own again, or are about to be.
 func (s *session) givenBack(ctx context.Context) (names []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(s.state.Registered)) {
 		apiService, err := s.apiService(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		if apiService != nil && apiService.Spec.Service == nil {
+		if apiService == nil || apiService.Spec.Service == nil {
 			names = append(names, name)
 		}
 	}
