@@ -36,6 +36,8 @@ import (
 // it would answer from its own etcd while it starts, until it knows the APIServices: an object would not be found, a
 // list would be empty, and the garbage collector would delete dependents. For a version that is not served it answers
 // 503 until then (WithMuxAndDiscoveryComplete and notfoundhandler in k8s.io/apiserver).
+//
+// Upstream fault 89.
 const ServedAnnotation = "crd-apiserver/served"
 
 // ErrShownByArgoCD says what Argo CD shows of a definition that is hidden. Server-side diff shows no difference.
