@@ -110,7 +110,7 @@ func keepingPolicy(group string) []runtime.Object {
 				MatchConstraints: &admissionregistrationv1.MatchResources{
 					ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-						Rule:       admissionregistrationv1.Rule{APIGroups: []string{definitions.Group}, APIVersions: []string{"*"}, Resources: []string{definitions.Resource}},
+						Rule:       admissionregistrationv1.Rule{APIGroups: []string{definitionResource().Group}, APIVersions: []string{"*"}, Resources: []string{definitionResource().Resource}},
 					}}},
 				},
 				MatchConditions: []admissionregistrationv1.MatchCondition{

@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
 )
@@ -41,7 +42,7 @@ import (
 const ServedAnnotation = "crd-apiserver/served"
 
 // ErrShownByArgoCD says what Argo CD shows of a definition that is hidden. Server-side diff shows no difference.
-var ErrShownByArgoCD = errors.New("Argo CD applies it, and shows it as OutOfSync, since kube-apiserver serves none of its versions any more: " +
+var ErrShownByArgoCD = errors.New("it is applied by Argo CD, which shows it as OutOfSync, since kube-apiserver serves none of its versions any more: " +
 	"tell Argo CD to use server-side diff with mutations, or to ignore .spec.versions[].served of CustomResourceDefinitions")
 
 // AppliedByArgoCD reports whether Argo CD applies an object.
@@ -49,7 +50,9 @@ func AppliedByArgoCD(object metav1.Object) bool {
 	return slices.ContainsFunc(object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == "argocd-controller" })
 }
 
-var definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+func definitionResource() schema.GroupVersionResource {
+	return apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+}
 
 // ServedVersions returns the versions that clients of a CustomResourceDefinition have, whichever server they reach.
 // served are those that the definition itself serves, but for BypassVersion.
@@ -121,7 +124,7 @@ func Annotate(object *unstructured.Unstructured, name, value string) {
 // become the owner of what it changes: a server-side apply by the owner would get a conflict.
 func UpdateDefinition(ctx context.Context, client dynamic.Interface, name string, dryRun []string, change func(*unstructured.Unstructured) error, subresources ...string) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		definition, err := client.Resource(definitions).Get(ctx, name, metav1.GetOptions{})
+		definition, err := client.Resource(definitionResource()).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -130,7 +133,7 @@ func UpdateDefinition(ctx context.Context, client dynamic.Interface, name string
 			return err // Even an update without changes may be refused.
 		}
 		options := metav1.UpdateOptions{FieldManager: fieldManager, DryRun: dryRun}
-		if definition, err = client.Resource(definitions).Update(ctx, definition, options, subresources...); err != nil || len(dryRun) > 0 {
+		if definition, err = client.Resource(definitionResource()).Update(ctx, definition, options, subresources...); err != nil || len(dryRun) > 0 {
 			return err
 		}
 		all := definition.GetManagedFields()
@@ -139,7 +142,7 @@ func UpdateDefinition(ctx context.Context, client dynamic.Interface, name string
 			return nil
 		}
 		definition.SetManagedFields(others)
-		_, err = client.Resource(definitions).Update(ctx, definition, options, subresources...)
+		_, err = client.Resource(definitionResource()).Update(ctx, definition, options, subresources...)
 		return err
 	})
 }
@@ -170,7 +173,7 @@ func ServeDefinitions(ctx context.Context, client dynamic.Interface, groups ...s
 }
 
 func updateDefinitions(ctx context.Context, client dynamic.Interface, groups []string, change func(*unstructured.Unstructured) error) error {
-	list, err := client.Resource(definitions).List(ctx, metav1.ListOptions{})
+	list, err := client.Resource(definitionResource()).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}

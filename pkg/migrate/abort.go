@@ -211,7 +211,7 @@ func (s *session) abortBack(ctx context.Context) error {
 	s.refuseCopies(ctx)
 	err = s.hide(ctx, keys.CopyKept)
 	if err == nil {
-		err = s.removeBypass(ctx, "")
+		err = s.removeBypass(ctx)
 	}
 	s.optional("a definition is not quite as it was", err)
 	if err == nil {

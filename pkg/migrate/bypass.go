@@ -131,8 +131,8 @@ func (s *session) addVersions(ctx context.Context) error {
 }
 
 // removeBypass removes BypassVersion.
-func (s *session) removeBypass(ctx context.Context, annotation string) error {
-	err := s.define(ctx, "removing the version "+BypassVersion+" from", annotation, func(*unstructured.Unstructured) error { return nil })
+func (s *session) removeBypass(ctx context.Context) error {
+	err := s.define(ctx, "removing the version "+BypassVersion+" from", "", func(*unstructured.Unstructured) error { return nil })
 	if err != nil {
 		return err
 	}

@@ -199,7 +199,7 @@ func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
 			err = m.checkWritten(ctx, s.state)
 		}
 		if err != nil {
-			removeErr := s.removeBypass(ctx, "")
+			removeErr := s.removeBypass(ctx)
 			if removeErr == nil {
 				s.state.Conversions = nil
 				removeErr = s.save(ctx)

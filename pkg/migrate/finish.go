@@ -133,7 +133,7 @@ func (p *plan) finishChecks(state State) []planCheck {
 // they must use kube-apiserver's. Otherwise they must use the server that the objects were moved
 // to, in each version that the definitions had.
 func (m *Migration) checkAnswering(ctx context.Context, state State) error {
-	moved, err := m.movedVersions(ctx, state)
+	moved, err := m.movedVersions(ctx)
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (m *Migration) fixUnregister() string {
 }
 
 // movedVersions returns the APIServices of the versions that clients had before the objects moved.
-func (m *Migration) movedVersions(ctx context.Context, state State) (sets.Set[string], error) {
+func (m *Migration) movedVersions(ctx context.Context) (sets.Set[string], error) {
 	moved := sets.New[string]()
 	found, err := m.definitions(ctx)
 	for _, d := range found {
@@ -357,7 +357,7 @@ func (s *session) finishDefined(ctx context.Context) error {
 		return err
 	}
 	if err := s.checkWritten(ctx, s.state); err != nil {
-		return errors.Join(err, s.removeBypass(ctx, ""))
+		return errors.Join(err, s.removeBypass(ctx))
 	}
 	copies := s.atKube()
 	for _, move := range moves {
@@ -372,7 +372,7 @@ func (s *session) finishDefined(ctx context.Context) error {
 		}
 		s.progress("kube-apiserver has no %s of its own", move.GroupResource)
 	}
-	return s.removeBypass(ctx, "")
+	return s.removeBypass(ctx)
 }
 
 // deleteDefinitions deletes the definitions, and with them kube-apiserver's copies.

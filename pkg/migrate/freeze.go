@@ -118,7 +118,7 @@ func (s *session) freeze(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.hold(ctx, s.freezeName(), writes...); err != nil {
+	if err := s.hold(ctx, s.freezeName(), writes()...); err != nil {
 		return err
 	}
 	s.held = time.Now()
@@ -181,8 +181,8 @@ func wait(ctx context.Context, duration time.Duration) error {
 	}
 }
 
-// writes are the verbs of requests that a freeze makes kube-apiserver hold.
-var writes = []string{"create", "update", "patch", "delete", "deletecollection"}
+// writes returns the verbs of requests that a freeze makes kube-apiserver hold.
+func writes() []string { return []string{"create", "update", "patch", "delete", "deletecollection"} }
 
 // holding returns the objects, of a name, that make kube-apiserver hold requests of clients.
 func (m *Migration) holding(ctx context.Context, name string, verbs ...string) ([]runtime.Object, error) {

@@ -222,7 +222,7 @@ var findings = map[Reason]struct {
 			s.defined, s.store.Transformer = true, identity.NewEncryptCheckTransformer()
 			s.inDefinition(`"metadata": {`, `"metadata": {"managedFields": [{"manager": "argocd-controller"}], `)
 		},
-		want: "notice the CustomResourceDefinition things.example.com: Argo CD applies it, and shows it as OutOfSync, since kube-apiserver serves none of its versions any more: " +
+		want: "notice the CustomResourceDefinition things.example.com: it is applied by Argo CD, which shows it as OutOfSync, since kube-apiserver serves none of its versions any more: " +
 			"tell Argo CD to use server-side diff with mutations, or to ignore .spec.versions[].served of CustomResourceDefinitions",
 	},
 	NothingDefined: {change: func(s *scene) { s.definition = "" }, want: "failure no CustomResourceDefinition defines a resource of example.com"},

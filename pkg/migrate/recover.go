@@ -130,7 +130,7 @@ func (s *session) recover(ctx context.Context) error {
 	case Releasing:
 		return s.through(ctx, s.direction())
 	case Moved:
-		if err := s.removeBypass(ctx, ""); err != nil {
+		if err := s.removeBypass(ctx); err != nil {
 			return err
 		}
 		s.state.Conversions = nil

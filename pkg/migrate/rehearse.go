@@ -89,7 +89,7 @@ func (s *session) rehearseFreeze(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	objects, err := s.holding(ctx, s.freezeName(), writes...)
+	objects, err := s.holding(ctx, s.freezeName(), writes()...)
 	if err != nil {
 		return err
 	}
