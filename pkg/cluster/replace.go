@@ -47,15 +47,15 @@ func OwnPolicyName(group string) string { return CopiesPolicyName(group) + ".own
 // its own.
 func OwnPolicy(group string) []runtime.Object {
 	policy, binding := WritePolicy(OwnPolicyName(group), apiregistrationv1.GroupName, []string{"*"},
-		fmt.Sprintf("request.operation != 'CREATE' || has(object.spec.service) || object.spec.group != %q", group),
+		fmt.Sprintf("request.operation != 'CREATE' || has(object.spec.service) || !has(object.spec.group) || object.spec.group != %q", group),
 		fmt.Sprintf("the versions of %s are being registered for another server", group))
 	return []runtime.Object{policy, binding}
 }
 
 // ReplaceAPIServices deletes the APIServices of groups that are kube-apiserver's own, and calls a function once all
 // kube-apiservers should have forgotten them. Until the function creates others, kube-apiserver answers as before, from
-// the definitions. It asks a server for OpenAPI only if it learns of the APIService anew, not if its own comes to lead
-// there (AddAPIService in k8s.io/kube-aggregator/pkg/apiserver).
+// the definitions. It asks a server for OpenAPI only if the APIService is new to it, not if its own comes to lead there
+// (AddAPIService in k8s.io/kube-aggregator/pkg/apiserver).
 func ReplaceAPIServices(ctx context.Context, client dynamic.Interface, apiServices aggregator.APIServiceInterface, create func(context.Context) error, groups ...string) (err error) {
 	list, err := apiServices.List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -118,7 +118,7 @@ func (s *session) switchBack(ctx context.Context) error {
 	}
 	if len(switched) > 0 {
 		s.optional("restart clients that see no changes", s.raiseAgain(ctx))
-		// kube-apiserver's history then begins anew, so that clients list again. And the annotation keeps the server
+		// kube-apiserver's history then begins again, so that clients list again. And the annotation keeps the server
 		// from registering versions again that have been given back.
 		s.optional("clients that have read objects from the server may need to list them again", s.hide(ctx, keys.CopyKept))
 	}
