@@ -105,7 +105,7 @@ test-all: ## Runs all tests, long ones included, but those in docs/making-releas
 	@hack/test-needs.sh
 	-@$(MAKE) --no-print-directory binaries $(addprefix $(BIN)/,$(OTHERS))
 	@$(MAKE) --keep-going --no-print-directory --jobs=2 test-e2e test-unit test-fuzz
-	@$(MAKE) --keep-going --no-print-directory test-crd-apiserver test-controller-runtime test-remote test-oldest test-definitions test-tutorial test-alerts test-etcd test-kine test-release test-site test-dashboard test-nodes
+	@$(MAKE) --keep-going --no-print-directory test-crd-apiserver test-controller-runtime test-remote test-oldest test-definitions test-tutorial test-alerts test-etcd test-kine test-release test-site test-dashboard test-newest-go test-nodes
 
 .PHONY: verify
 verify: verify-lint verify-boundaries verify-headers verify-figures verify-site verify-translations verify-shell verify-modules verify-codegen verify-reference verify-vulnerabilities test-hack test-rename ## Runs all checks

@@ -31,6 +31,11 @@ TEST_E2E = go run ./hack/testrun -rerun -vet=off $(TEST_LENGTH) -count=1 -p=3
 test-unit: ## Runs the tests that need nothing but Go and gcc, with the race detector
 	packages="$(UNIT_PACKAGES)"; $(TEST_UNIT) -timeout=20m $${packages}
 
+.PHONY: test-newest-go
+test-newest-go: ## Builds everything and runs the unit tests with the newest Go that can be downloaded
+	export GOTOOLCHAIN="$$(go list -m toolchain@latest | cut -d ' ' -f 2)"; go version; go build ./...; \
+		packages="$(UNIT_PACKAGES)"; $(TEST_UNIT) -timeout=20m $${packages}
+
 .PHONY: test-fuzz
 test-fuzz: ## Sends 10 000 objects of each kind through each version and encoding
 	FUZZ_ITERATIONS=10000 go run ./hack/testrun -vet=off -count=1 -timeout=20m -run='^TestRoundTrip$$' ./pkg/apis/restaurant/install

@@ -106,7 +106,7 @@ func TestCloseReleases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := completed.applyServing(&config.Generic.Config, config.drain, requirements.Granted{}); err != nil {
+	if err := completed.applyServing(&config.Generic.Config, config.connections, requirements.Granted{}); err != nil {
 		t.Fatal(err)
 	}
 	traces := &shutdownCounter{TracerProvider: config.Generic.TracerProvider}

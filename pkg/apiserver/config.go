@@ -80,7 +80,8 @@ type Config struct {
 	base    *Base
 	watches limits.Watches
 	streams *filters.Streams
-	drain   *transport.Drain
+	// connections are those of the server.
+	connections *transport.Connections
 	// withoutMessages are the resources whose types have no protobuf messages.
 	withoutMessages map[schema.GroupVersionResource]bool
 	// frontProxy is nil if no request headers are believed.
@@ -142,11 +143,11 @@ func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 		RunControllers: o.RunControllers,
 		LeaderElection: o.LeaderElection,
 
-		base:    o.Base,
-		watches: watches,
-		streams: newStreams(o.Bounds, watches, o.groups),
-		drain:   transport.NewDrain(o.SecureServing.HTTP2MaxStreamsPerConnection, o.Bounds),
-		etcd:    etcd,
+		base:        o.Base,
+		watches:     watches,
+		streams:     newStreams(o.Bounds, watches, o.groups),
+		connections: transport.NewConnections(o.Bounds),
+		etcd:        etcd,
 
 		embeddedEtcd: o.EmbeddedEtcd,
 
@@ -221,7 +222,7 @@ func (o CompletedOptions) applyTo(ctx context.Context, config *Config, ready req
 	if generic.EgressSelector, err = o.egress(); err != nil {
 		return err
 	}
-	if err := o.applyServing(generic, config.drain, ready); err != nil {
+	if err := o.applyServing(generic, config.connections, ready); err != nil {
 		return err
 	}
 	if err := o.applyTraces(ctx, generic); err != nil {
@@ -265,7 +266,7 @@ func (o CompletedOptions) applyTo(ctx context.Context, config *Config, ready req
 }
 
 // applyServing listens on the port, but accepts no connections yet.
-func (o CompletedOptions) applyServing(config *genericapiserver.Config, drain *transport.Drain, ready requirements.Granted) error {
+func (o CompletedOptions) applyServing(config *genericapiserver.Config, connections *transport.Connections, ready requirements.Granted) error {
 	// The library keeps the listener, which is for one server, in the options, and forgets
 	// the port if it can't be listened on.
 	// Upstream fault 35.
@@ -273,7 +274,7 @@ func (o CompletedOptions) applyServing(config *genericapiserver.Config, drain *t
 	if err := options.WithLoopback().ApplyToConfig(config); err != nil {
 		return serveError(o.SecureServing.BindPort, err)
 	}
-	config.SecureServing.Listener = drain.Listener(transport.BoundConnections(config.SecureServing.Listener, o.Bounds))
+	config.SecureServing.Listener = connections.Listener(config.SecureServing.Listener)
 	// The warnings that this server sends are for its users, not for its own log.
 	// Upstream fault 53.
 	config.LoopbackClientConfig.WarningHandler = rest.NoWarnings{}
@@ -365,6 +366,7 @@ func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserve
 	handler = c.streams.WithShutdown(handler, config)                                                                              // The library does not end WebSockets.
 	handler = filters.WithoutProtobuf(handler, c.withoutMessages)                                                                  // The library would answer 406 after a write.
 	handler = filters.WithBodyBounds(handler, codecs, longRunning, c.Bounds, c.watches, config.MaxRequestBodyBytes)                // Behind authorization: only writers send bodies.
+	handler = transport.WithAuthorizedClients(handler)                                                                             // Before, their memory is bounded.
 	handler = limits.WithClientsThatWait(handler)                                                                                  // Ends the count of WithInFlightLimit.
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)                                                           // Authenticates and authorizes for the handlers above.
 	handler = limits.WithInFlightLimit(handler, codecs, config.RequestInfoResolver, longRunning, c.forwardedFor(config), c.Bounds) // Outside the library, which forgets reset streams.
@@ -374,7 +376,7 @@ func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserve
 	handler = filters.WithRequestBounds(handler, codecs, c.Bounds)                                                                 // Before authentication.
 	handler = limits.WithResponseDeadlines(handler, c.Bounds)                                                                      // Also for refusals by all of these.
 	handler = filters.WithBodyDeadline(handler, config.RequestTimeout)                                                             // Before anything reads the body.
-	handler = c.drain.Handler(handler)                                                                                             // Counts all requests of a connection.
+	handler = c.connections.Handler(handler)                                                                                       // Counts all requests of a connection.
 	handler = cluster.WithServerHeader(handler, c.Name)                                                                            // Also on refusals.
 	return handler
 }

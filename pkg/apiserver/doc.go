@@ -31,14 +31,14 @@ limitations under the License.
 //
 // # A request
 //
-// A connection is accepted by transport, which bounds connections by their IP address, paces frames of
-// HTTP/2, and tells clients when the server stops. A request then passes these handlers:
+// A connection is accepted by transport, which bounds connections by their IP address, and tells clients when the
+// server stops. A request then passes these handlers:
 //
 //   - WithServerHeader names the server that answers.
-//   - Handler counts the requests of a connection, so that a server that stops can end it between two.
+//   - Handler counts the requests of a connection, and tells clients of a stopping server to use others.
 //   - WithBodyDeadline ends the wait for a body that does not come.
 //   - WithResponseDeadlines ends responses that their clients do not read.
-//   - WithRequestBounds refuses headers, paths and queries that are too long.
+//   - WithRequestBounds refuses headers, paths, queries and timeouts that no client needs.
 //   - WithKnownCertificates ignores certificates of strangers.
 //   - WithDirectClients leaves impersonation and audit IDs to the front proxy.
 //   - WithRetryableErrors makes the library's texts for "later" a Status with Retry-After.
@@ -46,6 +46,7 @@ limitations under the License.
 //   - DefaultBuildHandlerChain is the library's: panics, deadlines, authentication, audit,
 //     impersonation, priority and fairness, authorization.
 //   - WithClientsThatWait begins no work on a request whose client has left.
+//   - WithAuthorizedClients exempts their connections from the bound on memory of strangers.
 //   - WithBodyBounds reads the body of a client that may write, and refuses one that costs too much.
 //   - WithoutProtobuf makes the library send objects without protobuf messages as JSON.
 //   - WithShutdown ends streams when the server stops.

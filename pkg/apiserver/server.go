@@ -44,8 +44,8 @@ type Server struct {
 	// Generic is the library's server, for hooks and health checks.
 	Generic *genericapiserver.GenericAPIServer
 
-	config genericapiserver.CompletedConfig
-	drain  *transport.Drain
+	config      genericapiserver.CompletedConfig
+	connections *transport.Connections
 	// etcd is nil if it does not run inside this server.
 	etcd *etcd.Etcd
 	// close stops what the server depends on.
@@ -58,7 +58,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &Server{generic, c.generic, c.drain, c.etcd, c.Close}, nil
+	return &Server{generic, c.generic, c.connections, c.etcd, c.Close}, nil
 }
 
 func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error) {
@@ -187,7 +187,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	// The server is the last user of what it depends on.
 	defer func() { err = errors.Join(err, s.close()) }()
 	ctx = s.whileEtcdRuns(ctx)
-	s.drain.Start(ctx, s.Generic)
+	s.connections.Start(ctx, s.Generic)
 	prepared := s.Generic.PrepareRun()
 	s.installOpenAPI()
 	if err := prepared.RunWithContext(ctx); err != nil {

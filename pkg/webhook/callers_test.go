@@ -292,9 +292,9 @@ func TestConnectionsOfCallers(t *testing.T) {
 		"of a part of one": {"/" + path[1:] + "/validate", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			drain := transport.NewDrain(0, limits.DefaultBounds())
-			server := httptest.NewUnstartedServer(drain.Handler(newHandler(t.Context(), inertWebhooks(), callers{pathFile: file})))
-			server.Listener = drain.Listener(transport.BoundConnections(server.Listener, limits.Bounds{ConnectionsPerClient: 1}))
+			connections := transport.NewConnections(limits.Bounds{ConnectionsPerClient: 1})
+			server := httptest.NewUnstartedServer(connections.Handler(newHandler(t.Context(), inertWebhooks(), callers{pathFile: file})))
+			server.Listener = connections.Listener(server.Listener)
 			server.StartTLS()
 			defer server.Close()
 			send := func() error {

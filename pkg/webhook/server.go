@@ -42,9 +42,6 @@ const (
 	// maxConversionBody is more than an object can have: kube-apiserver converts the objects
 	// of a list one by one.
 	maxConversionBody = 16 << 20
-	// farewell is how long requests over open connections are answered when no new ones are accepted. The
-	// library ends connections of HTTP/1.1 whose requests it is just reading.
-	farewell = time.Second
 )
 
 // serve answers requests until the context ends, and then those that have begun.
@@ -57,19 +54,18 @@ func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hoo
 
 	// In HTTP/2, bodies arrive before they are read, 256 KiB of each stream.
 	serving.DisableHTTP2 = true
-	drain := transport.NewDrain(0, limits.DefaultBounds())
-	serving.Listener = drain.Listener(transport.BoundConnections(serving.Listener, limits.DefaultBounds()))
+	connections := transport.NewConnections(limits.DefaultBounds())
+	serving.Listener = connections.Listener(serving.Listener)
 	stop := make(chan struct{})
 	// No request goes on for longer than its timeout.
 	handler := transport.WithKnownCertificates(newHandler(ctx, hooks, callers), serving.ClientCA)
-	stopped, listenerStopped, err := serving.Serve(drain.Handler(withTimeout(withFarewell(ctx, handler), requestTimeout)), requestTimeout, stop)
+	stopped, listenerStopped, err := serving.Serve(connections.Handler(withTimeout(handler, requestTimeout)), requestTimeout, stop)
 	if err != nil {
 		return err
 	}
 	<-ctx.Done()
 	time.Sleep(delay)
-	drain.Leave()
-	time.Sleep(farewell)
+	connections.Leave()
 	close(stop)
 	<-listenerStopped
 	<-stopped
@@ -105,17 +101,6 @@ func newHandler(ctx context.Context, hooks Webhooks, callers callers) http.Handl
 	healthz.InstallLivezHandler(paths, healthz.PingHealthz, healthz.LogHealthz)
 	healthz.InstallReadyzHandler(paths, ready...)
 	return paths
-}
-
-// withFarewell asks clients to stop using their connections after a context has ended. Requests over
-// closed connections would fail.
-func withFarewell(ctx context.Context, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if ctx.Err() != nil {
-			w.Header().Set("Connection", "close")
-		}
-		next.ServeHTTP(w, req)
-	})
 }
 
 // withTimeout ends requests, also those of clients that send or read slowly.

@@ -206,15 +206,15 @@ func TestFrontProxyOfConnection(t *testing.T) {
 	require.NoError(t, err)
 	clientCAs := dynamiccertificates.NewUnionCAContentProvider(&rotatedCA{}, proxies)
 	proxy := NewFrontProxy(library, config, clientCAs)
-	drain := transport.NewDrain(10, limits.DefaultBounds())
-	server := httptest.NewUnstartedServer(drain.Handler(transport.WithKnownCertificates(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	connections := transport.NewConnections(limits.DefaultBounds())
+	server := httptest.NewUnstartedServer(connections.Handler(transport.WithKnownCertificates(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		trusted := transport.Trusted(req)
 		response, ok, _ := proxy.AuthenticateRequest(req)
 		_, _ = io.WriteString(w, answer{trusted, ok && response.User.GetName() == "anna"}.String())
 	}), clientCAs)))
 	server.EnableHTTP2 = true
 	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
-	server.Listener = drain.Listener(server.Listener)
+	server.Listener = connections.Listener(server.Listener)
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	connection := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{

@@ -80,8 +80,8 @@ type Bounds struct {
 	// RequestMemory is how many bytes all bodies and lists in work may take together,
 	// decoded. A user may have a quarter of what others leave.
 	RequestMemory int64
-	// ConnectionsPerClient is how many connections an IP address may have that leaves as many to others, unless
-	// it is one of the front proxy.
+	// ConnectionsPerClient is how many connections an IP address may have that leaves as many to others, without
+	// those that have a front proxy's certificate.
 	ConnectionsPerClient int
 	// ForwardedStreamsPerUser is how many streams a user may follow through kube-apiserver, where
 	// each takes a seat of priority and fairness that others wait for.

@@ -17,8 +17,6 @@ limitations under the License.
 package limits
 
 import (
-	"log" //nolint:depguard // http.Server takes its logger.
-
 	"k8s.io/client-go/util/flowcontrol"
 )
 
@@ -28,25 +26,4 @@ const logsPerSecond, logBurst = 10, 100
 // NewLogPace returns a limiter of lines that any client can have logged.
 func NewLogPace() flowcontrol.RateLimiter {
 	return flowcontrol.NewTokenBucketRateLimiter(logsPerSecond, logBurst)
-}
-
-// PacedLog returns a logger that drops lines beyond the pace.
-func PacedLog(to *log.Logger) *log.Logger {
-	if to == nil {
-		to = log.Default()
-	}
-	return log.New(&pacedLog{NewLogPace(), to}, to.Prefix(), to.Flags())
-}
-
-type pacedLog struct {
-	pace flowcontrol.RateLimiter
-	to   *log.Logger
-}
-
-// Write writes a line, or drops it.
-func (l *pacedLog) Write(line []byte) (int, error) {
-	if !l.pace.TryAccept() {
-		return len(line), nil
-	}
-	return l.to.Writer().Write(line)
 }

@@ -46,9 +46,7 @@ const EventTime = 30 * time.Second
 type timedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
-	// endStuck is nil unless WithEndStuck has been called for the connection.
-	endStuck func()
-	waits    *Shares
+	waits   *Shares
 	// account is nil until NoteUser is called.
 	account atomic.Pointer[string]
 	// longRunning responses may pause for any time between writes.
@@ -70,15 +68,6 @@ type timedWriter struct {
 // timedKey is the context key of a timedWriter.
 type timedKey struct{}
 
-// stuckKey is the context key of the function that WithEndStuck was given.
-type stuckKey struct{}
-
-// WithEndStuck returns the context of a connection of HTTP/2 for its requests. The function is called for each response
-// that is to end: while a write to the connection lasts, none does.
-func WithEndStuck(ctx context.Context, endStuck func()) context.Context {
-	return context.WithValue(ctx, stuckKey{}, endStuck)
-}
-
 // WithResponseDeadlines ends responses that their clients do not read. It belongs around the library's handlers: a request
 // that authorization refuses holds a seat of priority and fairness until its refusal is written. WithMemoryBounds tells
 // it which responses go on.
@@ -86,7 +75,6 @@ func WithResponseDeadlines(next http.Handler, bounds Bounds) http.Handler {
 	waits := newWaits(bounds)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		response := &timedWriter{ResponseWriter: w, control: http.NewResponseController(w), waits: waits}
-		response.endStuck, _ = req.Context().Value(stuckKey{}).(func())
 		defer response.leave()
 		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(response), req.WithContext(context.WithValue(req.Context(), timedKey{}, response)))
 	})
@@ -212,9 +200,6 @@ func (w *timedWriter) awaitClient() (over func()) {
 
 func (w *timedWriter) end() {
 	_ = w.control.SetWriteDeadline(time.Now())
-	if w.endStuck != nil {
-		w.endStuck()
-	}
 }
 
 // late counts the response for its account until it ends, or ends it. A watch only loses its seat of priority and

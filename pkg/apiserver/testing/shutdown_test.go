@@ -20,7 +20,6 @@ import (
 	"bufio"
 	"crypto/tls"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -30,8 +29,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A server that stops answers what clients send before they know.
-func TestRequestAfterTheListener(t *testing.T) {
+// A server that stops answers what clients send before they know, and has them use another connection.
+func TestRequestOfAStoppingServer(t *testing.T) {
 	t.Parallel()
 	server := start(t, "--run-controllers=false")
 	config, err := rest.TLSConfigFor(server.ClientConfig)
@@ -45,14 +44,14 @@ func TestRequestAfterTheListener(t *testing.T) {
 	require.NoError(t, err)
 	stopped := make(chan error, 1)
 	go func() { stopped <- server.Stop() }()
+	others := http.Client{Transport: &http.Transport{TLSClientConfig: config.Clone()}}
+	defer others.CloseIdleConnections()
 	require.Eventually(t, func() bool {
-		another, err := net.Dial("tcp", address)
-		if err == nil {
-			_ = another.Close()
-		}
-		return err != nil
+		response, err := others.Get(server.ClientConfig.Host + "/livez")
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		return response.Close
 	}, patience, 10*time.Millisecond)
-	time.Sleep(100 * time.Millisecond) // The library would refuse requests now.
 	_, err = io.WriteString(conn, "\r\n")
 	require.NoError(t, err)
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)

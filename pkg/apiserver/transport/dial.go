@@ -20,6 +20,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -28,17 +29,17 @@ import (
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/server/egressselector"
 	"k8s.io/klog/v2"
 )
 
 const (
 	// RedialInterval is how soon an etcd that answers again is noticed.
 	RedialInterval = 250 * time.Millisecond
-	// RedialPatience is how long an attempt to connect is the only one. It may hang because its
-	// host was down when it began.
-	RedialPatience = 2 * time.Second
-	// redialTimeout bounds one attempt.
-	redialTimeout = 20 * time.Second
+	// RedialPatience bounds one attempt to connect, which may hang because its host was down when it
+	// began.
+	RedialPatience = 5 * time.Second
 	// redialLimit bounds how long connections are attempted for a client that may be gone.
 	redialLimit = time.Hour
 )
@@ -61,7 +62,7 @@ func EtcdDialer(dial utilnet.DialFunc, servers []string) utilnet.DialFunc {
 	return retryDial(dial)
 }
 
-// dialable tells whether servers are reached by TCP, and directly: only gRPC's own dialer
+// dialable reports whether servers are reached by TCP, and directly: only gRPC's own dialer
 // knows unix sockets and the proxies of the environment.
 func dialable(servers []string) bool {
 	for _, server := range servers {
@@ -100,11 +101,7 @@ func probeTLS(dial utilnet.DialFunc) utilnet.DialFunc {
 // attempt, gRPC would wait longer for the next one, up to two minutes. So gRPC is left in its first
 // attempt, however long etcd is unavailable.
 func retryDial(dial utilnet.DialFunc) utilnet.DialFunc {
-	type result struct {
-		connection net.Conn
-		err        error
-	}
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (connection net.Conn, err error) {
 		// The caller's attempt ends after 20 seconds, which is no reason to stop.
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), redialLimit)
 		defer cancel()
@@ -113,44 +110,63 @@ func retryDial(dial utilnet.DialFunc) utilnet.DialFunc {
 				cancel()
 			}
 		})()
-
-		results := make(chan result)
-		attempt := func() {
-			attempted, cancel := context.WithTimeout(limit, redialTimeout)
+		logged := false
+		poll := func(limit context.Context) (bool, error) {
+			attempt, cancel := context.WithTimeout(limit, RedialPatience)
 			defer cancel()
-			connection, err := dial(attempted, network, address)
-			select {
-			case results <- result{connection, err}:
-			case <-limit.Done():
-				if err == nil {
-					_ = connection.Close()
-				}
+			if connection, err = dial(attempt, network, address); err != nil && !logged {
+				logged = true
+				klog.InfoS("Etcd is unavailable; connecting as soon as it answers", "address", address, "reason", err.Error())
 			}
+			return err == nil, nil
 		}
-		told, running := false, 0
-		for next := time.NewTimer(0); ; {
-			select {
-			case <-limit.Done():
-				return nil, limit.Err()
-			case <-next.C:
-				running++
-				go attempt()
-				next.Reset(RedialPatience)
-			case got := <-results:
-				switch {
-				case got.err == nil && ctx.Err() == nil:
-					return got.connection, nil
-				case got.err == nil:
-					// Too late for this attempt; the next one, in a second, is going to succeed.
-					return nil, errors.Join(context.Cause(ctx), got.connection.Close())
-				case !told:
-					told = true
-					klog.InfoS("Etcd is unavailable; connecting as soon as it answers", "address", address, "reason", got.err.Error())
+		if err := wait.PollUntilContextCancel(limit, RedialInterval, true, poll); err != nil {
+			return nil, err
+		}
+		if ctx.Err() != nil {
+			// Too late for this attempt; the next one, in a second, is going to succeed.
+			return nil, errors.Join(context.Cause(ctx), connection.Close())
+		}
+		return connection, nil
+	}
+}
+
+// NewEgressSelector returns the dialers of the file, or nil if there are none and
+// everything is reached directly.
+func NewEgressSelector(file string) (*egressselector.EgressSelector, error) {
+	config, err := egressselector.ReadEgressSelectorConfiguration(file)
+	if err != nil || config == nil || len(config.EgressSelections) == 0 {
+		return nil, err
+	}
+	if errs := egressselector.ValidateEgressSelectorConfiguration(config); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	for _, selection := range config.EgressSelections {
+		// The library takes it for valid, and panics.
+		// Upstream fault 46.
+		if transport := selection.Connection.Transport; transport != nil && transport.TCP != nil && transport.TCP.TLSConfig == nil {
+			return nil, fmt.Errorf("egress selection %q: a proxy that is reached by TCP needs a tlsConfig and a url that begins with https://", selection.Name)
+		}
+	}
+	selector, err := egressselector.NewEgressSelector(config)
+	if err != nil {
+		return nil, err
+	}
+	dialers := map[egressselector.EgressType]utilnet.DialFunc{}
+	for _, to := range []egressselector.EgressType{egressselector.ControlPlane, egressselector.Etcd, egressselector.Cluster} {
+		dial, err := selector.Lookup(to.AsNetworkContext())
+		if err != nil {
+			return nil, err
+		}
+		if dial != nil {
+			dialers[to] = func(ctx context.Context, network, address string) (net.Conn, error) {
+				connection, err := dial(ctx, network, address)
+				if err != nil {
+					return nil, fmt.Errorf("by the egress selection %q of --egress-selector-config-file: %w", to, err)
 				}
-				if running--; running == 0 {
-					next.Reset(RedialInterval)
-				}
+				return connection, nil
 			}
 		}
 	}
+	return egressselector.NewEgressSelectorWithMap(dialers), nil
 }

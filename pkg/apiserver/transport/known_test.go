@@ -35,41 +35,26 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
-// readCA counts how often its bundle is read.
-type readCA struct {
-	bundle    atomic.Value
-	reads     atomic.Int64
-	listeners []dynamiccertificates.Listener
+// rotatedCA is a bundle that changes.
+type rotatedCA struct {
+	dynamiccertificates.CAContentProvider
+	bundle atomic.Value
 }
 
-func (r *readCA) Name() string { return "read" }
+func (r *rotatedCA) CurrentCABundleContent() []byte { return r.bundle.Load().([]byte) }
 
-func (r *readCA) CurrentCABundleContent() []byte {
-	r.reads.Add(1)
-	bundle, _ := r.bundle.Load().([]byte)
-	return bundle
-}
-
-func (r *readCA) VerifyOptions() (options x509.VerifyOptions, ok bool) { return options, false }
-
-func (r *readCA) AddListener(listener dynamiccertificates.Listener) {
-	r.listeners = append(r.listeners, listener)
-}
-
-func (r *readCA) rotate(authorities ...*testCA) {
+func (r *rotatedCA) rotate(authorities ...*testCA) {
 	var bundle bytes.Buffer
 	for _, authority := range authorities {
 		_ = pem.Encode(&bundle, &pem.Block{Type: "CERTIFICATE", Bytes: authority.certificate.Raw})
 	}
 	r.bundle.Store(bundle.Bytes())
-	for _, listener := range r.listeners {
-		listener.Enqueue()
-	}
 }
 
 // testCA is a certificate authority with its key. As a client, it presents its certificate.
@@ -104,18 +89,19 @@ func TestKnownCertificates(t *testing.T) {
 	second := newCA(t, "second", intermediate)
 	forged := newCA(t, "users", nil)
 	unrelated := newCA(t, "intermediate", nil)
-	authorities := &readCA{}
-	drain := NewDrain(testStreams, limits.DefaultBounds())
-	server := httptest.NewUnstartedServer(drain.Handler(WithKnownCertificates(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	authorities := &rotatedCA{}
+	connections := NewConnections(limits.DefaultBounds())
+	server := httptest.NewUnstartedServer(connections.Handler(WithKnownCertificates(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var names []string
 		for _, certificate := range req.TLS.PeerCertificates {
 			names = append(names, certificate.Subject.CommonName)
 		}
 		w.Header().Set("Names", fmt.Sprint(names))
+		w.Header().Set("Verified", fmt.Sprintf("%p", req.TLS))
 	}), authorities)))
 	server.EnableHTTP2 = true
 	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
-	server.Listener = drain.Listener(server.Listener)
+	server.Listener = connections.Listener(server.Listener)
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	authorities.rotate(users)
@@ -125,15 +111,15 @@ func TestKnownCertificates(t *testing.T) {
 		// want is before, and rotated after there are other authorities.
 		want, rotated string
 	}{
-		"nobody":               {nil, nil, "[]", "[]"},
-		"a user":               {newCA(t, "user", users), nil, "[user]", "[]"},
-		"with an intermediate": {newCA(t, "user", intermediate), []*testCA{intermediate}, "[user intermediate]", "[]"},
-		"without it":           {newCA(t, "user", intermediate), nil, "[]", "[]"},
-		"with others":          {newCA(t, "user", intermediate), []*testCA{unrelated, forged, intermediate}, "[user intermediate]", "[]"},
-		"of two intermediates": {newCA(t, "user", second), []*testCA{users, second, intermediate}, "[user second intermediate]", "[]"},
-		"after many others":    {newCA(t, "user", intermediate), append(slices.Repeat([]*testCA{forged}, maxCertificates), intermediate), "[]", "[]"},
-		"a stranger":           {newCA(t, "user", forged), []*testCA{forged}, "[]", "[]"},
-		"of a later authority": {newCA(t, "user", others), nil, "[]", "[user]"},
+		"nobody":                {nil, nil, "[]", "[]"},
+		"a user":                {newCA(t, "user", users), nil, "[user]", "[]"},
+		"with an intermediate":  {newCA(t, "user", intermediate), []*testCA{intermediate}, "[user intermediate]", "[]"},
+		"without it":            {newCA(t, "user", intermediate), nil, "[]", "[]"},
+		"with others":           {newCA(t, "user", intermediate), []*testCA{unrelated, forged, intermediate}, "[user intermediate]", "[]"},
+		"of two, with the root": {newCA(t, "user", second), []*testCA{users, second, intermediate}, "[user users intermediate second]", "[]"},
+		"after many others":     {newCA(t, "user", intermediate), append(slices.Repeat([]*testCA{forged}, 40), intermediate), "[user intermediate]", "[]"},
+		"a stranger":            {newCA(t, "user", forged), []*testCA{forged}, "[]", "[]"},
+		"of a later authority":  {newCA(t, "user", others), nil, "[]", "[user]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			authorities.rotate(users)
@@ -153,7 +139,7 @@ func TestKnownCertificates(t *testing.T) {
 			t.Cleanup(client.CloseIdleConnections)
 			const requests = 10
 			for _, want := range []string{test.want, test.rotated} {
-				before := authorities.reads.Load()
+				verified := sets.New[string]()
 				for range requests {
 					request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
 					require.NoError(t, err)
@@ -161,8 +147,9 @@ func TestKnownCertificates(t *testing.T) {
 					require.NoError(t, err)
 					require.NoError(t, response.Body.Close())
 					require.Equal(t, want, response.Header.Get("Names"))
+					verified.Insert(response.Header.Get("Verified"))
 				}
-				require.Less(t, authorities.reads.Load()-before, int64(requests), "Each request was verified.")
+				require.Less(t, len(verified), requests, "Each request was verified.")
 				authorities.rotate(others)
 			}
 		})
