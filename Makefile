@@ -108,7 +108,7 @@ test-all: ## Runs all tests, long ones included, but those in docs/making-releas
 	@$(MAKE) --keep-going --no-print-directory test-crd-apiserver test-controller-runtime test-remote test-oldest test-definitions test-tutorial test-alerts test-etcd test-kine test-release test-site test-dashboard test-newest-go test-nodes
 
 .PHONY: verify
-verify: verify-lint verify-boundaries verify-headers verify-figures verify-site verify-translations verify-shell verify-modules verify-codegen verify-reference verify-vulnerabilities test-hack test-rename ## Runs all checks
+verify: verify-lint verify-boundaries verify-budgets verify-headers verify-figures verify-site verify-translations verify-shell verify-modules verify-codegen verify-reference verify-vulnerabilities test-hack test-rename ## Runs all checks
 
 .PHONY: update
 update: update-codegen update-reference update-format update-modules ## Fixes whatever "make verify" finds that a tool can fix

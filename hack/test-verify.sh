@@ -210,6 +210,15 @@ for file in pkg/apis/group/bare.go bare.dot bare.sh bare bare.yaml bare.mk Makef
 	rm "${file}"
 done
 
+printf 'pkg 99 0\n' >hack/budgets.txt
+passes budgets
+printf 'pkg 9 0\n' >hack/budgets.txt
+rejects budgets 'lines of code, and a budget of 9.'
+printf 'pkg/apis 99 0\n' >hack/budgets.txt
+go_file pkg >pkg/handy.go </dev/null
+rejects budgets 'pkg/handy.go is in no room of hack/budgets.txt'
+rm hack/budgets.txt pkg/handy.go
+
 {
 	head -n 15 hack/verify-lint.sh
 	echo

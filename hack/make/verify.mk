@@ -30,6 +30,10 @@ verify-lint: ## Checks formatting, go vet and static analysis
 verify-boundaries: ## Checks that imports point one way
 	hack/verify-boundaries.sh
 
+.PHONY: verify-budgets
+verify-budgets: ## Checks that no directory has more lines than hack/budgets.txt says
+	hack/verify-budgets.sh
+
 .PHONY: verify-headers
 verify-headers: ## Checks that every source file has the licence header
 	hack/verify-headers.sh
