@@ -250,7 +250,15 @@ func (c *conn) begin(req *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests++
-	c.wanted += requestBytes
+	if c.authorized {
+		return
+	}
+	c.wanted += requestBytes + int64(len(req.RequestURI))
+	for _, values := range req.Header {
+		for _, value := range values {
+			c.wanted += int64(len(value))
+		}
+	}
 }
 
 // end gives the memory back after the last request.

@@ -47,6 +47,8 @@ const (
 	perConnection, inFlight = 4, 40
 	// attackerAddress is the first of those of other machines than the bystander's.
 	attackerAddress = 2
+	// nodeAddress is that of the kubelet.
+	nodeAddress = 100
 )
 
 // attacker is a user with many connections.

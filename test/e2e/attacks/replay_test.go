@@ -40,10 +40,9 @@ import (
 // up to their bounds. A watch cache keeps its last hundred events, however large they are.
 const heapGrowth = 200 << 20
 
-// answeredWithin is how long /readyz and the requests of others may take during an attack. It depends on the
-// machine, and is looked at only in the long form. Requests through kube-apiserver may take that longer than
-// kube-apiserver's own answer about the APIService: some attacks keep it busy itself.
-const answeredWithin = 2 * time.Second
+// medianWithin is how long half of the requests of others may take at most while strangers attack. It depends on the
+// machine, and is looked at only in the long form.
+const medianWithin = time.Second / 2
 
 // shortAttack is the one of "make test".
 const shortAttack = "bodies as large as they may be"
@@ -81,10 +80,10 @@ func TestAttacks(t *testing.T) {
 				for name, had := range seen.innocent() {
 					assert.Zero(t, had.refused, "%s had %d requests", name, had.requests)
 				}
-				if long {
-					assert.LessOrEqual(t, seen.ready.slowest, answeredWithin, "/readyz")
-					assert.LessOrEqual(t, seen.direct.slowest, answeredWithin, "the bystander")
-					assert.LessOrEqual(t, seen.through.slowest, answeredWithin+seen.available.slowest, "the bystander through kube-apiserver")
+				if long && all[name].user == "" && all[name].accounts == 0 && all[name].namespaces == 0 {
+					assert.LessOrEqual(t, seen.ready.median(), medianWithin, "/readyz")
+					assert.LessOrEqual(t, seen.direct.median(), medianWithin, "the bystander")
+					assert.LessOrEqual(t, seen.through.median(), medianWithin, "the bystander through kube-apiserver")
 				}
 				require.Equal(t, pid, attacked.PID(), "It has been restarted.")
 				controlplane.Eventually(t, func() error {

@@ -110,7 +110,7 @@ func TestFirstTokensDuringAFlood(t *testing.T) {
 			t.Logf("the flood: %d tokens, %d refused; the others: %v, max. %s", sent.Load(), refused.Load(), codes, slowest)
 			require.Equal(t, map[int]int{http.StatusOK: innocent}, codes)
 			if long {
-				require.LessOrEqual(t, slowest, answeredWithin)
+				require.LessOrEqual(t, slowest, 2*time.Second)
 			}
 		})
 	}

@@ -22,9 +22,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -114,12 +116,18 @@ type experience struct {
 	// refused is how often the answer was 429 or 503, which clients repeat.
 	refused int
 	slowest time.Duration
+	times   []time.Duration
 	// failures are answers that blame the server, and connections that broke.
 	failures []string
 }
 
 func (e experience) String() string {
-	return fmt.Sprintf("%d, %d refused, %d failed, max. %s", e.requests, e.refused, len(e.failures), e.slowest.Round(time.Millisecond))
+	return fmt.Sprintf("%d, %d refused, %d failed, median %s, max. %s", e.requests, e.refused, len(e.failures), e.median().Round(time.Millisecond), e.slowest.Round(time.Millisecond))
+}
+
+func (e experience) median() time.Duration {
+	sorted := slices.Sorted(slices.Values(e.times))
+	return sorted[len(sorted)/2]
 }
 
 // use makes requests, one after the other, until the context ends.
@@ -132,7 +140,8 @@ func use(ctx context.Context, requests ...func() error) <-chan experience {
 				start := time.Now()
 				err := request()
 				had.requests++
-				had.slowest = max(had.slowest, time.Since(start))
+				took := time.Since(start)
+				had.slowest, had.times = max(had.slowest, took), append(had.times, took)
 				switch status := (*apierrors.StatusError)(nil); {
 				case err == nil, apierrors.IsConflict(err):
 				case apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err):
@@ -149,10 +158,11 @@ func use(ctx context.Context, requests ...func() error) <-chan experience {
 }
 
 // lookReady asks whether the server is ready, as the readiness probe of
-// artifacts/deploy/server does: without credentials and each time over a new connection.
+// artifacts/deploy/server does: without credentials and each time over a new connection, from the node's address.
 func lookReady(t *testing.T, config *rest.Config) func() error {
 	t.Helper()
 	config = rest.AnonymousClientConfig(config)
+	config.Dial = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, nodeAddress)}}).DialContext
 	transport, err := rest.TransportFor(config)
 	require.NoError(t, err)
 	client := &http.Client{Transport: transport}
