@@ -38,8 +38,8 @@ import (
 )
 
 // farewell is how long a stopping server tells its clients to use other connections, and then as long answers those that
-// have just connected.
-const farewell = time.Second
+// have just connected. HTTP/2 of net/http takes another second to stop.
+const farewell = 600 * time.Millisecond
 
 const (
 	// leastConnections is how many connections an IP address may have even if others have all. Otherwise, connections
