@@ -134,6 +134,48 @@ func TestHealthyServers(t *testing.T) {
 	})
 }
 
+// With --enable-aggregator-routing, kube-apiserver looks for endpoints, which a Service of that type does not have. The
+// cluster of the other tests runs without.
+func TestExternalName(t *testing.T) {
+	routed := controlplane.ForTest(t, controlplane.Config{
+		KubeAPIServer:     controlplane.ComponentConfig{Flags: []string{"--enable-aggregator-routing=true"}},
+		ControllerManager: controlplane.ComponentConfig{Off: true},
+		APIServer:         controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}},
+	})
+	apply := routed.Kubectl(t.Context(), "apply", "--filename=-")
+	apply.Stdin = strings.NewReader(`
+apiVersion: v1
+kind: Service
+metadata: {name: outside, namespace: default}
+spec: {type: ExternalName, externalName: api.example.com}
+---
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1.outside.example.com}
+spec:
+  group: outside.example.com
+  version: v1
+  groupPriorityMinimum: 1000
+  versionPriority: 10
+  service: {namespace: default, name: outside}
+  insecureSkipTLSVerify: true
+`)
+	output, err := apply.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	controlplane.Eventually(t, func() error {
+		found, err := examine("--kubeconfig="+routed.Kubeconfig(), "v1.outside.example.com")
+		if err != nil {
+			return err
+		}
+		for _, finding := range found {
+			if finding.Status == "failure" && strings.Contains(finding.Cause, "ExternalName") && strings.Contains(finding.Fix, "--enable-aggregator-routing") {
+				return nil
+			}
+		}
+		return fmt.Errorf("found %v", found)
+	})
+}
+
 // kubectl finds the plugin, and what completes its arguments, by their names.
 func TestKubectlFindsThePlugin(t *testing.T) {
 	framework.Long(t, "TestPlugin runs the command without building a program")
