@@ -45,8 +45,8 @@ const (
 	// leastConnections is how many connections an IP address may have even if others have all. Otherwise, connections
 	// from ten addresses would keep kube-apiserver from a server that has just started.
 	leastConnections = 8
-	// strangerBytes is how much memory requests of an IP address may take before any of their connection is authorized,
-	// a third of what all may; leastStrangerBytes, even if others have all.
+	// strangerBytes limits the memory of an IP address's connections that have had no authorized request, a third of
+	// what all may have; leastStrangerBytes is for each address, even if others have all.
 	strangerBytes, leastStrangerBytes = 32 << 20, 512 << 10
 	// headerFactor is how many times its size a header takes once it is parsed, at worst.
 	headerFactor = 40
@@ -186,7 +186,7 @@ type conn struct {
 	client string
 
 	http2 atomic.Bool
-	// trusted is the state of a connection for which Trust was called.
+	// trusted is set by Trust.
 	trusted atomic.Pointer[tls.ConnectionState]
 	known   knownCertificates
 

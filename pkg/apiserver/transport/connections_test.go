@@ -303,7 +303,7 @@ func TestUnreadConnections(t *testing.T) {
 	})
 }
 
-// Clients of a server that leaves use another connection after the next response.
+// Clients of a server that leaves use another connection after the next response, until the port is closed.
 func TestLeave(t *testing.T) {
 	for _, protocol := range protocols {
 		t.Run(protocol, func(t *testing.T) {
@@ -320,8 +320,11 @@ func TestLeave(t *testing.T) {
 			}
 			require.False(t, reuses())
 			require.True(t, reuses())
-			go connections.Leave()
-			require.Eventually(t, func() bool { return !reuses() }, farewell/2, time.Millisecond)
+			connections.leaving.Store(true)
+			require.Eventually(t, func() bool { return !reuses() }, time.Minute, time.Millisecond)
+			connections.Leave()
+			_, err := net.Dial("tcp", server.Listener.Addr().String())
+			require.Error(t, err, "the port is open")
 		})
 	}
 }
