@@ -60,7 +60,7 @@ ATTACK_SECONDS ?= 60
 .PHONY: test-attacks
 test-attacks: binaries ## Attacks the server, crd-apiserver and the webhook, ATTACK_SECONDS=60 each, and prints what became of them and of others
 	ATTACK_SECONDS=$(ATTACK_SECONDS) go test -vet=off -count=1 -v -timeout=4h ./test/e2e/attacks
-	E2E_CRD_APISERVER=1 ATTACK_SECONDS=$(ATTACK_SECONDS) go test -vet=off -count=1 -v -timeout=4h ./test/e2e/attacks
+	ATTACKED=crd-apiserver ATTACK_SECONDS=$(ATTACK_SECONDS) go test -vet=off -count=1 -v -timeout=4h ./test/e2e/attacks
 
 REQUESTS ?= 1000000
 SEED ?= $(shell date +%s)
@@ -76,7 +76,7 @@ FUZZ_TIME ?= 5m
 
 .PHONY: fuzz
 fuzz: ## Looks for bodies that cost more than their bounds, or that the server fails at, FUZZ_TIME for each target
-	for package in ./pkg/bodycost ./pkg/registry/restaurant ./pkg/webhook; do \
+	for package in ./pkg/apiserver/limits ./pkg/registry/restaurant ./pkg/webhook; do \
 		for target in $$(go test -vet=off -list='^Fuzz' $${package} | grep '^Fuzz'); do \
 			go test -vet=off -run='^$$' -fuzz="^$${target}\$$" -fuzztime=$(FUZZ_TIME) -fuzzminimizetime=50x $${package}; \
 			hack/keep-corpus.sh $${package} $${target}; \

@@ -13,569 +13,430 @@ WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 See the License for the specific language governing permissions and
 limitations under the License.
 */
+// Package attacks replays what was found to bring the server down. There are floods of
 package attacks
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
-	"net/url"
-	"slices"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/rest"
 
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/scheme"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
+
+const (
+	// medianWithin is how long half of the neighbor's requests may take at most while strangers attack.
+	medianWithin = time.Second / 2
+	// recovery is how long after the attack of a user the neighbor may still be refused.
+	recovery = 5 * time.Second
+)
+
+// The program that is attacked survives, and the neighbor has what docs/security.md promises.
+func TestAttacks(t *testing.T) {
+	all := attacks()
+	for name, attack := range all {
+		t.Run(name, func(t *testing.T) { testAttack(t, name, attack, server) })
+		if webhook != nil && attack.webhook {
+			t.Run(name+", of the webhook", func(t *testing.T) { testAttack(t, name, attack, webhook) })
+		}
+	}
+}
+
+func testAttack(t *testing.T, name string, attack attack, door *controlplane.Component) {
+	duration := attackTime()
+	if duration == shortTime && name != shortAttack {
+		framework.Long(t, shortAttack+" are the short one")
+	}
+	config, pid := framework.ConfigFor(t, cp, door, attack.user), door.PID()
+	if attack.user == "" || door == webhook {
+		config = rest.AnonymousClientConfig(config)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	had := make(chan experience)
+	innocent := framework.ConfigFor(t, cp, cp.KubeAPIServer, neighbor)
+	go func() { had <- live(ctx, innocent) }()
+	answers, err := order{name, config.Host, door == webhook, config.TLSClientConfig, duration}.send(t.Context())
+	require.NoError(t, err)
+	stop()
+	during := <-had
+
+	byStranger := attack.user != attacker || door == webhook
+	if !byStranger {
+		framework.Pause(t.Context(), recovery)
+	}
+	ctx, stop = context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	after := live(ctx, innocent)
+	memory, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	require.NoError(t, err, "It has died: answers: %v; the neighbor: %s", answers, during)
+	_, peak, _ := strings.Cut(string(memory), "VmHWM:")
+	peak, _, _ = strings.Cut(peak, "\n")
+	t.Logf("answers: %v; memory at most: %s; the neighbor: %s; afterwards: %s", answers, strings.TrimSpace(peak), during, after)
+
+	assert.Empty(t, during.failed)
+	assert.Empty(t, after.failed)
+	assert.Zero(t, after.refused, "after the attack")
+	if byStranger {
+		assert.Zero(t, during.refused, "while strangers attacked")
+		assert.LessOrEqual(t, during.median(), medianWithin)
+	}
+	for _, answer := range []string{"401", "403", "404"} {
+		assert.True(t, answers[answer] == 0 || byStranger, "The attack does not get as far as it is meant to: %v", answers)
+	}
+	assert.NotEmpty(t, answers)
+}
+
+type attack struct {
+	// user is the one whose credentials the attackers have; empty is nobody.
+	user string
+	// webhook attacks are also sent to the webhook.
+	webhook bool
+	run     func(context.Context, *attackers)
+}
 
 const (
 	menuPath     = framework.GroupPath + "/v1/namespaces/" + menuNamespace + "/pizzas"
 	attackedPath = framework.GroupPath + "/v1/namespaces/" + attackedNamespace + "/pizzas"
 	dryRun       = "?dryRun=All"
 
-	jsonType     = "application/json"
-	yamlType     = "application/yaml"
-	applyType    = "application/apply-patch+yaml"
-	mergeType    = "application/merge-patch+json"
-	protobufType = "application/vnd.kubernetes.protobuf"
-	cborType     = "application/cbor"
+	jsonType, yamlType, protobufType = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 
 	// bodyBytes is nearly as much as a body may have.
 	bodyBytes = 3<<20 - 1<<10
+	// allConnections are fewer than the addresses may have, so that some are left for the next attack.
+	allConnections = 500 * addresses
 )
 
-// attack is what an attacker does.
-type attack struct {
-	// user is the one that the attacker has credentials of; empty is nobody.
-	user string
-	// accounts are the number of ServiceAccounts of one namespace that attack instead, which may
-	// write there.
-	accounts int
-	// namespaces are the number of those that a ServiceAccount each attacks from instead.
-	namespaces int
-	// addresses is how many the attacker has, if not one.
-	addresses int64
-	// builtIn attacks need what custom resources don't have, defined ones a custom resource, and
-	// toWebhook is of attacks on what converts and judges them.
-	builtIn, defined, toWebhook bool
-	// frames are not requests that kube-apiserver would forward, and direct attacks are of what it
-	// does itself.
-	frames, direct bool
-	// allowed attacks are those of requests with which nothing is wrong.
-	allowed bool
-	run     func(context.Context, *attacker)
-}
-
-// attacks returns all of them by name.
 func attacks() map[string]attack {
-	all := map[string]attack{}
-	for name, a := range requestAttacks() {
-		all[name] = a
-	}
-	for name, a := range bodyAttacks() {
-		all[name] = a
-	}
-	for name, a := range massAttacks() {
-		all[name] = a
-	}
-	for name, a := range webhookAttacks() {
-		a.toWebhook = true
-		all[name] = a
-	}
-	for name, a := range frameAttacks() {
-		a.frames = true
-		all[name] = a
-	}
-	return all
-}
-
-func read(user string, path func(n int64) string) attack {
-	return attack{user: user, run: calls(func(n int64) call { return call{method: http.MethodGet, path: path(n)} })}
-}
-
-func requestAttacks() map[string]attack {
-	long := func(bytes int) string { return strings.Repeat("x", bytes) }
-	selector := func(n int64, requirements int) string {
-		return url.QueryEscape(fmt.Sprintf("a%d%s", n, strings.Repeat(",!b", requirements-1)))
-	}
+	bodies, nested := bodies(), nested()
+	selector := "?labelSelector=a" + strings.Repeat("%2C!b", 40_000)
 	return map[string]attack{
-		"refused lists with selectors of 900 KB": read(nobody, func(n int64) string {
-			return fmt.Sprintf("%s?fieldSelector=metadata.name%%3D%s%d", menuPath, long(900<<10), n)
-		}),
-		"refused lists with selectors of 30 KB": read(nobody, func(n int64) string {
-			return fmt.Sprintf("%s?fieldSelector=metadata.name%%3D%s%d", menuPath, long(30<<10), n)
-		}),
-		"selectors of 40,000 requirements": read(reader, func(n int64) string { return menuPath + "?labelSelector=" + selector(n, 40_000) }),
-		"selectors of 1,000 requirements":  read(reader, func(n int64) string { return menuPath + "?labelSelector=" + selector(n, 1000) }),
-		"lists":                            read(reader, func(int64) string { return menuPath }),
-		"lists in YAML": {user: reader, run: calls(func(int64) call {
-			return call{method: http.MethodGet, path: menuPath, header: map[string]string{"Accept": yamlType}}
-		})},
-		"tables": {user: reader, run: calls(func(int64) call {
-			return call{method: http.MethodGet, path: menuPath, header: map[string]string{"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}}
-		})},
-		"random bearer tokens": {run: calls(func(n int64) call {
-			return call{method: http.MethodGet, path: menuPath, header: map[string]string{"Authorization": fmt.Sprintf("Bearer %d", n)}}
-		})},
-		"track without follow": {user: writer, builtIn: true, run: calls(func(int64) call {
-			return call{method: http.MethodGet, path: attackedPath + "/target/track"}
-		})},
-		"many followers": {user: writer, builtIn: true, allowed: true, run: followers},
-	}
-}
-
-// massAttacks are of more requests at once than the server works on, and of several users.
-func massAttacks() map[string]attack {
-	// Each is about another name, so that no cached review answers it.
-	get := func(n int64, header map[string]string) call {
-		return call{method: http.MethodGet, path: fmt.Sprintf("%s/mass-%d", menuPath, n), header: header}
-	}
-	return map[string]attack{
-		"1,280 gets without a permission": {user: nobody, run: masses(func(_ *attacker, n int64) call { return get(n, nil) })},
-		"1,280 impersonations": {user: nobody, direct: true, run: masses(func(_ *attacker, n int64) call {
-			return get(n, map[string]string{"Impersonate-User": fmt.Sprint("u", n)})
-		})},
-		"a known token, a tab and a number": {accounts: 1, direct: true, run: masses(func(a *attacker, n int64) call {
-			return get(n, map[string]string{"Authorization": fmt.Sprintf("%s\t%d", a.bearer(0), n)})
-		})},
-		"audit IDs of others": {user: nobody, run: masses(func(_ *attacker, n int64) call {
-			return get(n, map[string]string{"Audit-ID": strings.Repeat("a", 1000)})
-		})},
-		"announced bodies of five ServiceAccounts": {accounts: 5, frames: true, run: frames(announcedBodies)},
-		"WebSockets that watch":                    {user: writer, run: websockets},
-		"watches without end":                      {user: writer, allowed: true, run: manyWatches(nil)},
-		"watches with bodies":                      {user: writer, allowed: true, run: manyWatches(make([]byte, 256<<10))},
-		"everything at once":                       {namespaces: otherNamespaces, addresses: 3, direct: true, run: everything},
-		// Through kube-apiserver, which opens connections for requests that are given up, its own
-		// processors are the first to be busy.
-		"lists that are given up": {user: reader, direct: true, run: givenUp},
-	}
-}
-
-// announcedBodies begins bodies of 3 MiB and sends a byte of each.
-func announcedBodies(ctx context.Context, w *wire) error {
-	if err := w.WriteSettings(); err != nil {
-		return err
-	}
-	for n := range int64(streams) {
-		stream, err := w.open(w.block(http.MethodPost, attackedPath+dryRun, hpack.HeaderField{Name: "content-type", Value: jsonType},
-			hpack.HeaderField{Name: "authorization", Value: w.attacker.bearer(n), Sensitive: true},
-			hpack.HeaderField{Name: "content-length", Value: fmt.Sprint(bodyBytes)}), false)
-		if err != nil {
-			return err
-		}
-		if err := w.WriteData(stream, false, []byte("{")); err != nil {
-			return err
-		}
-	}
-	return w.wait(ctx)
-}
-
-// webhookAttacks are those of an attacker that has learned the webhook's paths, but for the first.
-func webhookAttacks() map[string]attack {
-	review := func(kind, version, request string) []byte {
-		return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"request":{"uid":"a",%s}}`, version, kind, request)
-	}
-	// pizza is one that names n toppings.
-	pizza := func(version string, n int64, toppings string) string {
-		return fmt.Sprintf(`{"apiVersion":"restaurant.programming-kubernetes.info/%s","kind":"Pizza","metadata":{"name":"a%d","namespace":"a"},"spec":{"toppings":[%s]}}`, version, n, toppings)
-	}
-	convert := func(size int) []byte {
-		one := pizza("v1alpha1", 0, `"tomato"`) + ","
-		objects := strings.TrimSuffix(strings.Repeat(one, size/len(one)), ",")
-		return review("ConversionReview", "apiextensions.k8s.io/v1", `"desiredAPIVersion":"restaurant.programming-kubernetes.info/v1","objects":[`+objects+`]`)
-	}
-	admit := func(operation string, resource, kind, name, object string) []byte {
-		return review("AdmissionReview", "admission.k8s.io/v1", fmt.Sprintf(`"operation":%q,"name":%q,"kind":{"group":"restaurant.programming-kubernetes.info","version":"v1","kind":%q},`+
-			`"resource":{"group":"restaurant.programming-kubernetes.info","version":"v1","resource":%q},%s`, operation, name, kind, resource, object))
-	}
-	post := func(next func(n int64) (path string, body []byte)) func(*attacker, int64) call {
-		return func(_ *attacker, n int64) call {
-			path, body := next(n)
-			return call{method: http.MethodPost, path: path, header: map[string]string{"Content-Type": jsonType}, body: body}
-		}
-	}
-	mebibyte, large, tooLarge := convert(1<<20), convert(7<<20), convert(98<<20)
-	return map[string]attack{
-		"paths that are none": {run: callsBy(false, inFlight, post(func(n int64) (string, []byte) { return fmt.Sprintf("/convert-%d", n), mebibyte }))},
-		"announced conversions of 7 MiB": {run: endless("http/1.1", func(conn io.Writer, _ *attacker) error {
-			_, err := fmt.Fprintf(conn, "POST /convert HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", jsonType, len(large), mebibyte[:64<<10])
-			return err
-		})},
-		"conversions of 7 MiB":       {allowed: true, run: callsBy(false, 1, post(func(int64) (string, []byte) { return "/convert", large }))},
-		"conversions of 98 MiB":      {run: callsBy(false, 1, post(func(int64) (string, []byte) { return "/convert", tooLarge }))},
-		"1,280 conversions of 1 MiB": {allowed: true, run: callsBy(false, inFlight, post(func(int64) (string, []byte) { return "/convert", mebibyte }))},
-		"pizzas of unknown toppings": {allowed: true, run: callsBy(false, inFlight, post(func(n int64) (string, []byte) {
-			return "/validate", admit("CREATE", "pizzas", "Pizza", fmt.Sprint("a", n), `"object":`+pizza("v1", n, fmt.Sprintf(`{"name":"unknown-%d"}`, n)))
-		}))},
-		"announced conversions from eight addresses": {addresses: 8, run: endless("http/1.1", func(conn io.Writer, _ *attacker) error {
-			_, err := fmt.Fprintf(conn, "POST /convert HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", jsonType, len(large), mebibyte[:512<<10])
-			return err
-		})},
-		"1,280 conversions of 1 MiB from eight addresses": {addresses: 8, allowed: true, run: callsBy(false, inFlight, post(func(int64) (string, []byte) { return "/convert", mebibyte }))},
-		"headers of strangers that never end":             {addresses: 3, run: endless("http/1.1", beginMany)},
-		"deletions of toppings": {allowed: true, run: callsBy(false, inFlight, post(func(int64) (string, []byte) {
-			object := `{"apiVersion":"restaurant.programming-kubernetes.info/v1","kind":"Topping","metadata":{"name":"tomato"},"spec":{"cost":"1"}}`
-			return "/validate", admit("DELETE", "toppings", "Topping", "tomato", `"oldObject":`+object)
-		}))},
-	}
-}
-
-// websockets opens more connections than an IP address may have. Each takes one between
-// kube-apiserver and the server, too.
-func websockets(ctx context.Context, a *attacker) {
-	const each = 20
-	onConnections(ctx, func(ctx context.Context) {
-		var all sync.WaitGroup
-		for range each {
-			all.Go(func() {
-				over(ctx, a, "http/1.1", func(conn net.Conn) {
-					_, _ = fmt.Fprintf(conn, "GET %s?watch=true HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-						"Origin: https://localhost\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n", attackedPath)
-					status := make([]byte, len("HTTP/1.1 101"))
-					if _, err := io.ReadFull(conn, status); err == nil {
-						a.got(string(status[len("HTTP/1.1 "):]))
-					}
-					_, _ = io.Copy(io.Discard, conn)
-				})
-				select { // It is opened again.
-				case <-ctx.Done():
-				case <-time.After(time.Second):
-				}
-			})
-		}
-		all.Wait()
-	})
-}
-
-// givenUp asks for lists, and gives each up before it comes.
-func givenUp(ctx context.Context, a *attacker) {
-	onConnections(ctx, func(ctx context.Context) {
-		client := &http.Client{Transport: &http.Transport{
-			DialContext:     func(context.Context, string, string) (net.Conn, error) { return a.dialUntil(ctx) },
-			TLSClientConfig: a.tls.Clone(), ForceAttemptHTTP2: true, MaxConnsPerHost: 1,
-		}}
-		var all sync.WaitGroup
-		for n := range perConnection {
-			all.Go(func() {
-				for ctx.Err() == nil {
-					request, leave := context.WithTimeout(ctx, time.Duration(n+1)*5*time.Millisecond)
-					a.send(request, client, call{method: http.MethodGet, path: menuPath})
-					leave()
-				}
-			})
-		}
-		all.Wait()
-	})
-}
-
-// followers opens streams until the attack ends.
-func followers(ctx context.Context, a *attacker) {
-	follow := calls(func(int64) call {
-		return call{method: http.MethodGet, path: attackedPath + "/target/track?follow=true"}
-	})
-	var all sync.WaitGroup
-	for range 20 { // Each has its own connections.
-		all.Go(func() { follow(ctx, a) })
-	}
-	all.Wait()
-}
-
-func write(method, path, contentType string, body []byte) attack {
-	return attack{user: writer, run: calls(func(int64) call {
-		return call{method: method, path: path, header: map[string]string{"Content-Type": contentType}, body: body}
-	})}
-}
-
-func bodyAttacks() map[string]attack {
-	const head = "apiVersion: restaurant.programming-kubernetes.info/v1\nkind: Pizza\nmetadata:\n  name: new\n"
-	aliases := head + "  annotations:\n    a: &a " + strings.Repeat("x", 1<<20) + "\n" + strings.Repeat("    b: *a\n", 300)
-	wide := head + "  labels:\n" + strings.Repeat("    a: b\n", bodyBytes/len("    a: b\n")-20)
-	owners := append([]byte("k8s\x00"), protobufPizza(bytes.Repeat([]byte{0x6a, 0}, bodyBytes/2-100))...)
-	arrays := append([]byte{0xd9, 0xd9, 0xf7}, bytes.Repeat([]byte{0x9f, 0xff}, bodyBytes/2)...)
-	plain := func(bytes int) []byte { return big("new", bytes) }
-	gzipped := write(http.MethodPost, attackedPath+dryRun, jsonType, nil)
-	bomb := compressed(big("new", 256<<20))
-	gzipped.run = calls(func(int64) call {
-		return call{method: http.MethodPost, path: attackedPath + dryRun, header: map[string]string{"Content-Type": jsonType, "Content-Encoding": "gzip"}, body: bomb}
-	})
-	large := write(http.MethodPost, attackedPath+dryRun, jsonType, plain(bodyBytes-1<<10))
-	large.allowed = true
-	bake := write(http.MethodPost, attackedPath+"/target/bake"+dryRun, yamlType, []byte(aliases))
-	bake.builtIn = true
-	labels := attack{user: labeller, allowed: true, run: func(ctx context.Context, a *attacker) {
-		a.send(ctx, &http.Client{Transport: &http.Transport{TLSClientConfig: a.tls.Clone()}}, call{
-			method: http.MethodPost, path: attackedPath, header: map[string]string{"Content-Type": jsonType}, body: big("labelled", 600_000),
-		})
-		calls(func(n int64) call {
-			return call{method: http.MethodPatch, path: attackedPath + "/labelled", header: map[string]string{"Content-Type": mergeType}, body: fmt.Appendf(nil, `{"metadata":{"labels":{"n":"%d"}}}`, n)}
-		})(ctx, a)
-	}}
-	// Its objects are not judged by a webhook before they are validated.
-	pattern := func(query, spec string) attack {
-		a := write(http.MethodPost, framework.GroupPath+"/v1/namespaces/"+attackedNamespace+"/patterns"+dryRun+query, jsonType,
-			fmt.Appendf(nil, `{"apiVersion":"restaurant.programming-kubernetes.info/v1","kind":"Pattern","metadata":{"name":"new"},"spec":{%s}}`, spec))
-		a.defined = true
-		return a
-	}
-	outlived := pattern("&timeout=1s", `"pattern":["b"`+strings.Repeat(`,"b"`, 18_000)+`]`)
-	defaulted := pattern("", `"defaulted":[{}`+strings.Repeat(`,{}`, 18_000)+`]`)
-	return map[string]attack{
-		"work that outlives its requests":            outlived,
-		"defaults of many elements":                  defaulted,
-		"labels of a big object":                     labels,
-		"fieldManager of 15,000 NULs":                write(http.MethodPost, attackedPath+dryRun+"&fieldManager="+strings.Repeat("%00", 15_000), jsonType, plain(0)),
-		"YAML aliases of a long string":              write(http.MethodPost, attackedPath+dryRun, yamlType, []byte(aliases)),
-		"YAML aliases in an apply":                   write(http.MethodPatch, attackedPath+"/target"+dryRun+"&fieldManager=a", applyType, []byte(aliases)),
-		"wide YAML":                                  write(http.MethodPost, attackedPath+dryRun, yamlType, []byte(wide)),
-		"wide YAML in a deletion":                    write(http.MethodDelete, attackedPath+"/target"+dryRun, yamlType, []byte(wide)),
-		"YAML aliases in a deletion of a collection": write(http.MethodDelete, attackedPath+dryRun, yamlType, []byte(aliases)),
-		"YAML aliases in a bake":                     bake,
-		"protobuf with empty owners":                 write(http.MethodPost, attackedPath+dryRun, protobufType, owners),
-		"CBOR with empty arrays":                     write(http.MethodPost, attackedPath+dryRun, cborType, arrays),
-		"compressed bodies":                          gzipped,
-		"bodies as large as they may be":             large,
-		"names of 1 MiB":                             write(http.MethodPost, attackedPath+dryRun, jsonType, bytes.Replace(plain(0), []byte("new"), bytes.Repeat([]byte("n"), 1<<20), 1)),
-	}
-}
-
-// protobufPizza is a pizza with these fields in its metadata, in the envelope of protobuf.
-func protobufPizza(metadata []byte) []byte {
-	field := func(number byte, value []byte) []byte {
-		out := []byte{number<<3 | 2}
-		for n := len(value); ; n >>= 7 {
-			if n < 0x80 {
-				out = append(out, byte(n))
-				break
-			}
-			out = append(out, byte(n)|0x80)
-		}
-		return append(out, value...)
-	}
-	typeMeta := append(field(1, []byte("restaurant.programming-kubernetes.info/v1")), field(2, []byte("Pizza"))...)
-	return append(field(1, typeMeta), field(2, field(1, metadata))...)
-}
-
-func compressed(content []byte) []byte {
-	var buffer bytes.Buffer
-	writer := gzip.NewWriter(&buffer)
-	_, _ = writer.Write(content) // To memory.
-	_ = writer.Close()
-	return buffer.Bytes()
-}
-
-func frameAttacks() map[string]attack {
-	resets := frames(func(ctx context.Context, w *wire) error {
-		if err := w.WriteSettings(); err != nil {
-			return err
-		}
-		for block := w.block(http.MethodGet, menuPath); ctx.Err() == nil; {
-			stream, err := w.open(block, true)
-			if err != nil {
+		"headers that never end": {webhook: true, run: both(
+			begun(allConnections/2, "http/1.1", func(_ *attackers, conn net.Conn) error {
+				_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n"+strings.Repeat("a:\r\n", 80<<10))
 				return err
-			}
-			if err := w.WriteRSTStream(stream, http2.ErrCodeCancel); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return map[string]attack{
-		"rapid resets, anonymous":     {run: resets},
-		"rapid resets, authenticated": {user: reader, run: resets},
-		"CONTINUATION frames without end": {run: flood(func(w *wire) error {
-			if w.stream == 1 {
-				return w.WriteHeaders(http2.HeadersFrameParam{StreamID: w.next(), BlockFragment: w.block(http.MethodGet, menuPath)})
-			}
-			return w.WriteContinuation(1, false, w.block(http.MethodGet, "/", hpack.HeaderField{Name: "a", Value: "b", Sensitive: true}))
-		})},
-		"SETTINGS frames": {run: flood(func(w *wire) error {
-			return w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
-		})},
-		"SETTINGS frames, unread": {run: unread(repeat(func(w *wire) error { return w.WriteSettings() }))},
-		"PING frames":             {run: flood(func(w *wire) error { return w.WritePing(false, [8]byte{}) })},
-		"PING frames, unread":     {run: unread(repeat(func(w *wire) error { return w.WritePing(false, [8]byte{}) }))},
-		"WINDOW_UPDATE frames":    {run: flood(func(w *wire) error { return w.WriteWindowUpdate(0, 1) })},
-		"headers of 1 MiB": {run: flood(func(w *wire) error {
-			_, err := w.open(w.block(http.MethodGet, menuPath, hpack.HeaderField{Name: "a", Value: strings.Repeat("b", 1<<20-1<<10), Sensitive: true}), true)
-			return err
-		})},
-		"headers of 1 MiB, over HTTP/1.1": {run: callsBy(false, perConnection, func(*attacker, int64) call {
-			return call{method: http.MethodGet, path: "/", header: map[string]string{"A": strings.Repeat("b", 1<<20-1<<13)}}
-		})},
-		"headers that never end":                       {addresses: 3, run: endless("h2", beginHeaders)},
-		"headers that never end, over HTTP/1.1":        {addresses: 3, run: endless("http/1.1", beginText)},
-		"many headers that never end":                  {addresses: 3, run: endless("http/1.1", beginMany)},
-		"headers whose body never comes":               {addresses: 3, run: endless("http/1.1", beginBodies)},
-		"refused headers, unread":                      {addresses: 3, run: endless("h2", beginCookies)},
-		"headers of a byte that never end":             {addresses: 3, run: endless("h2", beginIndexed)},
-		"handshakes that never end":                    {addresses: 3, run: handshakes},
-		"handshakes that never end, with certificates": {addresses: 3, run: certificatesBegun},
-		"connections with large buffers":               {addresses: 3, run: buffers},
-		"connections with many certificates":           {addresses: 3, run: certificates},
-		"slow bodies":                                  {user: writer, run: frames(slowBodies)},
-		"slow readers of compressed OpenAPI":           {namespaces: otherNamespaces, addresses: 3, run: frames(slowReaders("/openapi/v2", 0, hpack.HeaderField{Name: "accept-encoding", Value: "gzip"}))},
-		"slow readers of compressed watches": {user: reader, run: frames(slowReaders(menuPath+"?watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan", 0,
-			hpack.HeaderField{Name: "accept-encoding", Value: "gzip"}))},
-		"slow readers of lists":                   {user: reader, run: frames(slowReaders(menuPath, 0))},
-		"slow readers of lists, unread":           {user: reader, run: unread(slowReaders(menuPath, 0))},
-		"slow readers, large window, unread":      {user: reader, run: unread(slowReaders(menuPath, math.MaxInt32))},
-		"slow readers of a selection":             {user: reader, run: frames(slowReaders(menuPath+"?labelSelector=name%3Dpizza-1", 0))}, // A small one of a large list.
-		"slow readers of pizzas":                  {user: reader, run: frames(slowReaders(menuPath+"/pizza-1", 0))},
-		"watches of big events that nobody reads": {user: writer, allowed: true, run: watches},
-	}
-}
-
-// repeat writes the same until the attack or the connection ends.
-func repeat(write func(w *wire) error) func(context.Context, *wire) error {
-	return func(ctx context.Context, w *wire) error {
-		if err := w.WriteSettings(); err != nil {
-			return err
-		}
-		for ctx.Err() == nil {
-			if err := write(w); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
-func flood(write func(w *wire) error) func(context.Context, *attacker) { return frames(repeat(write)) }
-
-const streams = 100 // of a connection, as many as it may have
-
-// slowBodies begins bodies that go on with a byte a second.
-func slowBodies(ctx context.Context, w *wire) error {
-	if err := w.WriteSettings(); err != nil {
-		return err
-	}
-	var open []uint32
-	for range streams {
-		stream, err := w.open(w.block(http.MethodPost, attackedPath+dryRun, hpack.HeaderField{Name: "content-type", Value: jsonType}), false)
-		if err != nil {
-			return err
-		}
-		open = append(open, stream)
-	}
-	for ctx.Err() == nil {
-		for _, stream := range open {
-			// That of a stream that has ended is not minded.
-			if err := w.WriteData(stream, false, []byte("{")); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
-	}
-	return nil
-}
-
-// slowReaders asks for a path, and lets the server send as much of it over HTTP/2 as a window allows.
-func slowReaders(path string, window uint32, more ...hpack.HeaderField) func(context.Context, *wire) error {
-	return func(ctx context.Context, w *wire) error {
-		if err := w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}); err != nil {
-			return err
-		}
-		if window > 0 { // The connection has one of its own.
-			if err := w.WriteWindowUpdate(0, window>>1); err != nil {
-				return err
-			}
-		}
-		for n := range int64(streams) {
-			header := more
-			if w.attacker.tokens != nil {
-				header = append(slices.Clone(more), hpack.HeaderField{Name: "authorization", Value: w.attacker.bearer(n), Sensitive: true})
-			}
-			if _, err := w.open(w.block(http.MethodGet, path, header...), true); err != nil {
-				return err
-			}
-		}
-		return w.wait(ctx)
-	}
-}
-
-// manyWatches opens 12,800 of them, one after the other over each connection.
-func manyWatches(body []byte) func(context.Context, *attacker) {
-	return func(ctx context.Context, a *attacker) { openWatches(ctx, a, body) }
-}
-
-func openWatches(ctx context.Context, a *attacker, body []byte) {
-	const each = 4
-	onConnections(ctx, func(ctx context.Context) {
-		var all sync.WaitGroup
-		for range each {
-			all.Go(func() {
-				client := &http.Client{Transport: &http.Transport{
-					DialContext:     func(context.Context, string, string) (net.Conn, error) { return a.dialUntil(ctx) },
-					TLSClientConfig: a.tls.Clone(), ForceAttemptHTTP2: true, MaxConnsPerHost: 1,
-				}}
-				for open := 0; open < streams && ctx.Err() == nil; {
-					request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+a.host+attackedPath+"?watch=true&fieldSelector=metadata.name%3Dnone", bytes.NewReader(body))
-					if err != nil {
-						a.got(err.Error())
-						return
-					}
-					if a.tokens != nil {
-						request.Header.Set("Authorization", a.bearer(a.counter.Add(1)))
-					}
-					response, err := client.Do(request)
-					if err != nil {
-						continue
-					}
-					a.got(fmt.Sprint("watch ", response.StatusCode))
-					if response.StatusCode == http.StatusOK {
-						defer response.Body.Close()
-						open++
-						continue
-					}
-					response.Body.Close()
-					select {
-					case <-ctx.Done():
-					case <-time.After(time.Second):
-					}
-				}
-				<-ctx.Done()
-			})
-		}
-		all.Wait()
-	})
-}
-
-// watches opens 300 of them, reads nothing, and changes a big object.
-func watches(ctx context.Context, a *attacker) {
-	const perConnection = 10
-	// Attackers take as little time as they can: they run beside what measures.
-	before, after, _ := bytes.Cut(big("watched", 600_000), []byte(`"ownerReferences"`))
-	apply := func(n int64) call {
-		body := slices.Concat(before, fmt.Appendf(nil, `"labels":{"n":"%d"},"ownerReferences"`, n), after)
-		return call{method: http.MethodPatch, path: attackedPath + "/watched?fieldManager=a&force=true", header: map[string]string{"Content-Type": applyType}, body: body}
-	}
-	a.send(ctx, &http.Client{Transport: &http.Transport{TLSClientConfig: a.tls.Clone()}}, apply(0))
-	var all sync.WaitGroup
-	all.Go(func() { calls(apply)(ctx, a) })
-	all.Go(func() {
-		frames(func(ctx context.Context, w *wire) error {
-			if err := w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
-				return err
-			}
-			for range perConnection {
-				if _, err := w.open(w.block(http.MethodGet, attackedPath+"?watch=true"), true); err != nil {
+			}),
+			begun(allConnections/2, http2.NextProtoTLS, func(a *attackers, conn net.Conn) error {
+				w, err := wired(a, conn)
+				if err != nil {
 					return err
 				}
+				stream, err := w.get(menuPath, false)
+				for n := 0; n < 40 && err == nil; n++ {
+					err = w.WriteContinuation(stream, false, encode([][2]string{{"a", strings.Repeat("b", 8<<10)}}))
+				}
+				return err
+			}),
+		)},
+		"bodies that never come": {webhook: true, run: begun(allConnections, "http/1.1", func(a *attackers, conn net.Conn) error {
+			path := attackedPath
+			if a.webhook {
+				path = "/convert"
 			}
-			return w.wait(ctx)
-		})(ctx, a)
-	})
+			_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n{", path, jsonType, bodyBytes)
+			return err
+		})},
+		"2,000 connections": {webhook: true, run: both(
+			begun(allConnections/2, http2.NextProtoTLS, func(a *attackers, conn net.Conn) error { _, err := wired(a, conn); return err }),
+			func(ctx context.Context, a *attackers) { // These begin a handshake.
+				atOnce(ctx, allConnections/2, func(ctx context.Context) {
+					if conn, err := a.dial(ctx); err == nil {
+						_, _ = conn.Write([]byte{22, 3, 1, 2})
+						_, _ = io.Copy(io.Discard, conn)
+					}
+				})
+			},
+		)},
+		"5,000 random tokens": {run: calls(200, func(_ *attackers, n int64) call {
+			return call{http.MethodGet, menuPath + "?timeout=1ns", "Authorization", fmt.Sprint("Bearer ", n), nil}
+		})},
+		"rapid resets": {run: begun(100, http2.NextProtoTLS, func(a *attackers, conn net.Conn) error {
+			w, err := wired(a, conn)
+			go func() { _, _ = io.Copy(io.Discard, conn) }()
+			for err == nil {
+				var stream uint32
+				if stream, err = w.get(menuPath, true); err == nil {
+					err = w.WriteRSTStream(stream, http2.ErrCodeCancel)
+				}
+			}
+			return err
+		})},
+		"direct impersonation": {user: stranger, run: calls(500, func(_ *attackers, n int64) call {
+			return call{http.MethodGet, fmt.Sprint(menuPath, "/", n), "Impersonate-User", fmt.Sprint("user-", n), nil}
+		})},
+		"bodies of 3 MiB": {user: attacker, webhook: true, run: calls(200, func(a *attackers, n int64) call {
+			if a.webhook {
+				return call{http.MethodPost, "/convert", "Content-Type", jsonType, bodies[0].body}
+			}
+			return bodies[1+n%int64(len(bodies)-1)]
+		})},
+		"aliases, tags and nesting": {user: attacker, run: calls(200, func(_ *attackers, n int64) call {
+			return nested[n%int64(len(nested))]
+		})},
+		"lists of 10,000 objects in YAML": {user: attacker, run: calls(100, func(*attackers, int64) call {
+			return call{http.MethodGet, menuPath, "Accept", yamlType, nil}
+		})},
+		"selectors of 40,000 requirements": {user: attacker, run: calls(200, func(*attackers, int64) call {
+			return call{http.MethodGet, menuPath + selector, "Accept", jsonType, nil}
+		})},
+		"patches that copy": {user: attacker, run: calls(200, func(*attackers, int64) call {
+			patch := `[{"op":"add","path":"/metadata/annotations","value":{"a":"` + strings.Repeat("x", 1<<10) + `"}}`
+			for range 30 {
+				patch += `,{"op":"copy","from":"/metadata/annotations","path":"/metadata/annotations/b"}`
+			}
+			return call{http.MethodPatch, attackedPath + "/target" + dryRun, "Content-Type", "application/json-patch+json", []byte(patch + "]")}
+		})},
+		"5,000 watches": {user: attacker, run: calls(5000, func(*attackers, int64) call {
+			return call{http.MethodGet, attackedPath + "?watch=true", "Accept", jsonType, nil}
+		})},
+	}
+}
+
+// both attacks in two ways at once.
+func both(one, other func(context.Context, *attackers)) func(context.Context, *attackers) {
+	return func(ctx context.Context, a *attackers) {
+		done := make(chan struct{})
+		go func() { defer close(done); one(ctx, a) }()
+		other(ctx, a)
+		<-done
+	}
+}
+
+// create returns a request that would create a pizza.
+func create(mediaType, body string) call {
+	return call{http.MethodPost, attackedPath + dryRun, "Content-Type", mediaType, []byte(body)}
+}
+
+// bodies are a review of conversions, and pizzas in all encodings, some of them with many empty owners.
+func bodies() []call {
+	pizza := framework.Pizza("new")
+	pizza.SetGroupVersionKind(restaurantv1.SchemeGroupVersion.WithKind("Pizza"))
+	old := `{"apiVersion":"restaurant.programming-kubernetes.info/v1alpha1","kind":"Pizza","metadata":{"name":"a","namespace":"a"},"spec":{"toppings":["tomato"]}}`
+	review := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"a","desiredAPIVersion":"restaurant.programming-kubernetes.info/v1","objects":[` +
+		old + strings.Repeat(","+old, bodyBytes/len(old)-10) + `]}}`
+	pizza.OwnerReferences = make([]metav1.OwnerReference, bodyBytes/20)
+	owners, _ := json.Marshal(pizza)
+	owners = bytes.ReplaceAll(owners, []byte(`{"apiVersion":"","kind":"","name":"","uid":""}`), []byte("{}"))
+	protobuf, _ := runtime.Encode(scheme.Codecs.EncoderForVersion(protobuf.NewSerializer(nil, nil), restaurantv1.SchemeGroupVersion), pizza)
+	pizza.OwnerReferences = nil
+	pizza.Annotations = map[string]string{"a": strings.Repeat("x", bodyBytes-1<<10)}
+	plain, _ := json.Marshal(pizza)
+	pizza.Annotations["a"] = pizza.Annotations["a"][:250<<10]
+	small, _ := json.Marshal(pizza)
+	return []call{
+		create(jsonType, review), create(jsonType, string(plain)), create(jsonType, string(owners)),
+		create(yamlType, string(plain)), create(yamlType, "# as YAML\n"+string(small)), create(protobufType, string(protobuf)),
+	}
+}
+
+// nested are texts whose decoders take much more time or memory than they look like.
+func nested() []call {
+	const head = "apiVersion: v1\nkind: Pizza\nmetadata:\n  annotations:\n"
+	tags := "%TAG !e! " + strings.Repeat("x", 100<<10) + "\n---\n" + head + strings.Repeat("    a: !e!a b\n", 5000)
+	aliases := head + "    a: &a " + strings.Repeat("x", 100<<10) + "\n" + strings.Repeat("    b: *a\n", 5000)
+	return []call{
+		create(yamlType, tags), create(yamlType, aliases), create(yamlType, head+"    a: "+strings.Repeat("[", 200<<10)),
+		create(jsonType, `{"a":`+strings.Repeat("[", 1<<20)),
+		create(jsonType, `{"spec":{"a":"1e-999999999","b":`+strings.Repeat(`{"a":`, 200<<10)),
+	}
+}
+
+// orders is the environment variable of a process that attacks. In that of the tests, the neighbor would wait for it.
+const orders = "ATTACKER"
+
+type order struct {
+	Attack, Host string
+	Webhook      bool
+	Credentials  rest.TLSClientConfig
+	Duration     time.Duration
+}
+
+// send has a process attack as ordered, and returns how often it got which answers.
+func (o order) send(ctx context.Context) (answers map[string]int, err error) {
+	text, _ := json.Marshal(o)
+	// Attackers have machines of their own: here, they get what the others leave of the processors.
+	cmd := exec.CommandContext(ctx, "nice", "-n", "10", os.Args[0])
+	cmd.Env, cmd.Stderr = append(os.Environ(), orders+"="+string(text)), os.Stderr
+	output, err := cmd.Output()
+	err = errors.Join(err, json.Unmarshal(output, &answers))
+	return answers, err
+}
+
+// obey attacks as ordered.
+func obey(text string) (err error) {
+	var o order
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	a := &attackers{host: strings.TrimPrefix(o.Host, "https://"), webhook: o.Webhook, answers: map[string]int{}}
+	if a.tls, err = rest.TLSConfigFor(&rest.Config{Host: o.Host, TLSClientConfig: o.Credentials}); err != nil {
+		return err
+	}
+	a.tls.ServerName = "localhost"
+	ctx, stop := context.WithTimeout(context.Background(), o.Duration)
+	defer stop()
+	attacks()[o.Attack].run(ctx, a)
+	return json.NewEncoder(os.Stdout).Encode(a.answers)
+}
+
+// attackers are a user with many connections, or many strangers.
+type attackers struct {
+	host    string
+	webhook bool
+	tls     *tls.Config
+	// sent counts requests, and dialed connections.
+	sent, dialed atomic.Int64
+
+	mu      sync.Mutex
+	answers map[string]int
+}
+
+func (a *attackers) got(answer string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.answers[answer]++
+}
+
+// addresses are those that strangers have together, each with as many connections as it may have.
+const addresses = 4
+
+// dial returns a connection that ends with the attack, whatever goes on over it.
+func (a *attackers) dial(ctx context.Context) (net.Conn, error) {
+	from := net.IPv4(127, 0, 0, byte(2+a.dialed.Add(1)%addresses))
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}, Timeout: 10 * time.Second}
+	conn, err := dialer.DialContext(ctx, "tcp", a.host)
+	if err == nil {
+		context.AfterFunc(ctx, func() { _ = conn.Close() })
+	}
+	return conn, err
+}
+
+// atOnce does something so many times at once, again and again.
+func atOnce(ctx context.Context, times int, do func(context.Context)) {
+	var all sync.WaitGroup
+	for range times {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				do(ctx)
+			}
+		})
+	}
 	all.Wait()
+}
+
+// call is a request.
+type call struct {
+	method, path, headerName, header string
+	body                             []byte
+}
+
+// calls is an attack by so many requests at once, over some connections of HTTP/2.
+func calls(times int, next func(a *attackers, n int64) call) func(context.Context, *attackers) {
+	return func(ctx context.Context, a *attackers) {
+		var clients [20]http.Client
+		for i := range clients {
+			clients[i].Transport = &http.Transport{
+				DialContext:     func(context.Context, string, string) (net.Conn, error) { return a.dial(ctx) },
+				TLSClientConfig: a.tls.Clone(), ForceAttemptHTTP2: true, MaxConnsPerHost: 1, DisableCompression: true,
+			}
+		}
+		atOnce(ctx, times, func(ctx context.Context) {
+			n := a.sent.Add(1)
+			c := next(a, n)
+			request, _ := http.NewRequestWithContext(ctx, c.method, "https://"+a.host+c.path, bytes.NewReader(c.body))
+			request.Header.Set(c.headerName, c.header)
+			response, err := clients[n%int64(len(clients))].Do(request)
+			if err == nil {
+				a.got(response.Status[:3])
+				_, _ = io.Copy(io.Discard, response.Body) // The attackers do not mind.
+				response.Body.Close()
+			} else if ctx.Err() == nil {
+				a.got("broken")
+			}
+		})
+	}
+}
+
+// begun is an attack by so many connections over which something begins that never ends.
+func begun(times int, protocol string, begin func(*attackers, net.Conn) error) func(context.Context, *attackers) {
+	return func(ctx context.Context, a *attackers) {
+		config := a.tls.Clone()
+		config.NextProtos = []string{protocol}
+		atOnce(ctx, times, func(ctx context.Context) {
+			raw, err := a.dial(ctx)
+			defer framework.Pause(ctx, 100*time.Millisecond)
+			if err != nil {
+				a.got("no connection")
+				return
+			}
+			defer raw.Close()
+			conn := tls.Client(raw, config)
+			if err := conn.HandshakeContext(ctx); err != nil {
+				a.got("no handshake")
+			} else if err := begin(a, conn); err != nil {
+				a.got("ended early")
+			} else {
+				a.got("begun")
+				_, _ = io.Copy(io.Discard, conn)
+			}
+		})
+	}
+}
+
+// wire is a connection of HTTP/2 to which frames are written as they come.
+type wire struct {
+	*http2.Framer
+	host   string
+	stream uint32
+}
+
+// wired begins HTTP/2 on a connection.
+func wired(a *attackers, conn net.Conn) (*wire, error) {
+	w := &wire{http2.NewFramer(conn, nil), a.host, 1}
+	_, err := io.WriteString(conn, http2.ClientPreface)
+	return w, errors.Join(err, w.WriteSettings())
+}
+
+// get writes the headers of a GET request, and returns its stream.
+func (w *wire) get(path string, end bool) (uint32, error) {
+	stream := w.stream
+	w.stream += 2
+	block := encode([][2]string{{":method", http.MethodGet}, {":scheme", "https"}, {":authority", w.host}, {":path", path}})
+	return stream, w.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block, EndStream: end, EndHeaders: end})
+}
+
+// encode encodes headers that a connection does not remember.
+func encode(fields [][2]string) []byte {
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for _, field := range fields {
+		_ = encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1], Sensitive: true}) // To memory.
+	}
+	return block.Bytes()
 }

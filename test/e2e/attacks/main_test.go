@@ -14,34 +14,32 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 // Package attacks replays what was found to bring the server down. There are floods of
-// frames, requests that cost much more than they look, and clients that do not read or
-// write. The server has as much memory as a small container, and has to stay within it,
-// while others go on.
+// Package attacks has twelve attacks on a server in a container of 1 GiB, beside a neighbor who gets, lists and creates
+// objects through kube-apiserver. docs/lab/attacks.md says what they do.
 //
-// Each attack takes a second, and is sent to the server directly. "make test-attacks" lets each
-// take a minute, and sends those that kube-apiserver would forward through it, too. It demands
-// that /readyz answers in time, and prints a table.
+// "make test" has one of them for a second. "make test-attacks" has all of them, also on crd-apiserver and the webhook
+// of custom resources. With ATTACKED=kube-apiserver, they attack kube-apiserver with these custom resources.
 package attacks
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
@@ -50,216 +48,211 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
-// cp is the control plane that all tests share.
-var cp *controlplane.ControlPlane
-
 const (
-	// pizzas are stored before the attacks, each with an annotation of pizzaBytes.
-	pizzas     = 1000
-	pizzaBytes = 16 << 10
+	memoryLimit = 1 << 30 // of the program that is attacked
+	menuPizzas  = 10_000  // in every list of the menu
 
-	menuNamespace      = "menu"      // of the pizzas
-	attackedNamespace  = "attacked"  // in which an attacker may write
-	bystanderNamespace = "bystander" // of somebody else
+	menuNamespace, attackedNamespace, neighborNamespace = "menu", "attacked", "neighborhood"
 
-	nobody = "attacker-nobody" // has no permissions
-	reader = "attacker-reader" // may read all pizzas
-	writer = "attacker-writer" // may write in a namespace
-	// labeller may, too. The server remembers the writes of a user, which count for that user's next
-	// attack.
-	labeller  = "attacker-labeller"
-	bystander = "bystander"
-	// account is what the names of the ServiceAccounts begin with that may write.
-	account, accounts = "attacker-", 5
-	// otherNamespaces have a ServiceAccount each that may write in the same namespace.
-	otherNamespaces = 12
+	stranger = "stranger" // has no permissions
+	attacker = "attacker" // may use the menu and the attacked namespace
+	neighbor = "neighbor" // may use another one
 )
 
-// target is a program that is attacked.
-type target struct {
-	*controlplane.Component
-	// limit is how much memory it may have.
-	limit int64
-	// container keeps it to that, or is nil if none can be made here.
-	container *container
-}
+var (
+	// cp is the control plane that all tests share.
+	cp *controlplane.ControlPlane
+	// server is attacked, and webhook, too, if there is one.
+	server, webhook *controlplane.Component
+	// containers are theirs, as far as they can be made here.
+	containers []container
+)
 
-// server is attacked; webhook is attacked, too, where it converts and judges custom resources.
-var server, webhook = target{limit: 512 << 20}, target{limit: 256 << 20}
+// shortAttack is the one that takes shortTime in "make test".
+const shortAttack, shortTime = "bodies of 3 MiB", time.Second
 
-// contained is the configuration of a program with the target's limit.
-func (t *target) contained(name string) controlplane.ComponentConfig {
-	// As in the manifests.
-	config := controlplane.ComponentConfig{Env: []string{fmt.Sprintf("GOMEMLIMIT=%d", t.limit)}}
-	var err error
-	if t.container, err = newContainer(name, t.limit); err == nil {
-		config.Host = t.container
-	} else {
-		fmt.Printf("No cgroup can be made, so that nothing but the resident memory of the %s tells whether it has enough: %v\n", name, err)
+func attackTime() time.Duration {
+	if seconds, err := strconv.Atoi(os.Getenv("ATTACK_SECONDS")); err == nil {
+		return time.Duration(seconds) * time.Second
 	}
-	return config
+	return shortTime
 }
 
-// leave stops the program and removes its container.
-func (t *target) leave() error {
-	if t.container == nil {
-		return nil
-	}
-	return errors.Join(t.Stop(), t.container.remove())
-}
+func attacked() string { return os.Getenv("ATTACKED") }
 
 func TestMain(m *testing.M) {
-	if os.Getenv(orders) != "" {
-		if err := obey(); err != nil {
+	if ordered := os.Getenv(orders); ordered != "" {
+		if err := obey(ordered); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
 	}
-	config := controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}}
-	if !framework.WithCRDServer() {
-		config.ComponentConfig = server.contained("server")
+	var config controlplane.Config
+	if config.APIServer.Off = true; attacked() == "" {
+		config.APIServer.ComponentConfig = contained("server")
+	} else if attacked() == "kube-apiserver" {
+		config.KubeAPIServer = contained("kube-apiserver")
 	}
-	controlplane.Main(m, &cp, controlplane.Config{APIServer: config}, serve, createToppings, permit, stock)
+	controlplane.Main(m, &cp, config, serve, permit, stock)
 }
 
-// patternDefinition is of a kind whose objects have many elements that can be invalid, or have defaults.
-func patternDefinition() string {
-	definition := `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata:
-  name: patterns.restaurant.programming-kubernetes.info
-spec:
-  group: restaurant.programming-kubernetes.info
-  names: {kind: Pattern, plural: patterns}
-  scope: Namespaced
-  versions:
-    - name: v1
-      served: true
-      storage: true
-      schema:
-        openAPIV3Schema:
-          type: object
-          properties:
-            spec:
-              type: object
-              properties:
-                pattern: {type: array, items: {type: string, pattern: ^a$}}
-                defaulted:
-                  type: array
-                  items:
-                    type: object
-                    properties:
-                      text: {type: string, default: ` + strings.Repeat("x", 1<<10) + `}
-`
-	for i := range 20 {
-		definition += fmt.Sprintf("                      n%d: {type: integer, default: 1}\n", i)
-	}
-	return definition
-}
-
-// serve has the server that is attacked run.
 func serve(ctx context.Context, cp *controlplane.ControlPlane) (err error) {
-	server.Component = cp.APIServer
-	cp.AfterTests(func() error { return errors.Join(server.leave(), webhook.leave()) })
-	if !framework.WithCRDServer() {
+	cp.AfterTests(func() (err error) {
+		for _, program := range []*controlplane.Component{server, webhook} {
+			if program != nil {
+				err = errors.Join(err, program.Stop())
+			}
+		}
+		for _, container := range containers {
+			err = errors.Join(err, os.Remove(container.dir))
+		}
+		return err
+	})
+	if server = cp.APIServer; attacked() == "" {
 		return nil
 	}
-	if webhook.Component, err = framework.DefineRestaurant(ctx, cp, webhook.contained("webhook")); err != nil {
+	if webhook, err = framework.DefineRestaurant(ctx, cp, contained("webhook")); err != nil {
 		return err
 	}
-	patterns := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(patternDefinition()), patterns); err != nil {
+	if server = cp.KubeAPIServer; attacked() == "kube-apiserver" {
+		return nil
+	}
+	if server, err = framework.StartCRDServer(ctx, cp, contained("crd-apiserver"), restaurant.GroupName); err != nil {
 		return err
 	}
-	if err := framework.Apply(ctx, cp, []*unstructured.Unstructured{patterns}); err != nil {
-		return err
-	}
-	server.Component, err = framework.StartCRDServer(ctx, cp, server.contained("crd-apiserver"), restaurant.GroupName)
-	if err != nil {
-		return err
-	}
-	return framework.RegisterCRDServer(ctx, cp, server.Component, restaurant.GroupName)
+	return framework.RegisterCRDServer(ctx, cp, server, restaurant.GroupName)
 }
 
-func createToppings(ctx context.Context, cp *controlplane.ControlPlane) error {
-	return fixture.CreateToppings(ctx, restaurantClient(framework.Config(cp)), "tomato")
+// container is a host whose programs have a cgroup's memory together.
+type container struct {
+	controlplane.Host
+	dir string
+}
+
+// contained returns the configuration of a program in a container.
+func contained(name string) controlplane.ComponentConfig {
+	config := controlplane.ComponentConfig{Env: []string{fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit)}} // As in the manifests.
+	parent, limit := "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil { // Version 2.
+		parent, limit = "/sys/fs/cgroup", "memory.max"
+	}
+	dir := filepath.Join(parent, fmt.Sprint(name, "-", os.Getpid()))
+	if err := os.Mkdir(dir, 0o755); err == nil {
+		containers = append(containers, container{controlplane.Local(), dir})
+		config.Host = containers[len(containers)-1]
+		err = os.WriteFile(filepath.Join(dir, limit), []byte(strconv.Itoa(memoryLimit)), 0o644)
+		if err == nil {
+			return config
+		}
+	}
+	fmt.Printf("No cgroup can be made in %s, so that nothing ends %s if it takes too much memory.\n", parent, name)
+	return config
+}
+
+// Command returns a command that enters the cgroup before it runs the program.
+func (c container) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	const enter = `echo $$ >"$0" && exec "$@"`
+	return c.Host.Command(ctx, "/bin/sh", append([]string{"-c", enter, filepath.Join(c.dir, "cgroup.procs"), name}, args...)...)
+}
+
+// permit makes the namespaces, and lets users do what is said of them.
+func permit(ctx context.Context, cp *controlplane.ControlPlane) error {
+	client, meta := framework.Kube(cp), metav1.ObjectMeta{Name: "pizzas"}
+	_, err := client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
+		ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{restaurant.GroupName}, Resources: []string{"pizzas"}, Verbs: []string{"*"}}},
+	}, metav1.CreateOptions{})
+	for namespace, user := range map[string]string{menuNamespace: attacker, attackedNamespace: attacker, neighborNamespace: neighbor} {
+		_, made := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+		_, bound := client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		}, metav1.CreateOptions{})
+		err = errors.Join(err, made, bound)
+	}
+	return err
+}
+
+// stock creates the pizzas.
+func stock(ctx context.Context, cp *controlplane.ControlPlane) error {
+	client := restaurantClient(framework.Config(cp))
+	if err := fixture.CreateToppings(ctx, client, "tomato"); err != nil {
+		return err
+	}
+	var all errgroup.Group
+	all.SetLimit(16)
+	create := func(namespace, name string) {
+		all.Go(func() error {
+			_, err := client.RestaurantV1().Pizzas(namespace).Create(ctx, framework.Pizza(name), metav1.CreateOptions{})
+			return err
+		})
+	}
+	create(attackedNamespace, "target")
+	create(neighborNamespace, "mine")
+	for n := range menuPizzas {
+		if n < 100 || attackTime() > shortTime {
+			create(menuNamespace, fmt.Sprint("pizza-", n))
+		}
+	}
+	return all.Wait()
 }
 
 // restaurantClient speaks JSON, as custom resources do.
 func restaurantClient(config *rest.Config) versioned.Interface {
 	config = rest.CopyConfig(config)
-	config.ContentType = runtime.ContentTypeJSON
+	config.ContentType, config.QPS = runtime.ContentTypeJSON, -1
 	return versioned.NewForConfigOrDie(config)
 }
 
-// perAttack is how long each attack takes, and whether this is the long form of the test.
-func perAttack(t *testing.T) (duration time.Duration, long bool) {
-	t.Helper()
-	text, long := os.LookupEnv("ATTACK_SECONDS")
-	if !long {
-		return time.Second, false
-	}
-	seconds, err := strconv.Atoi(text)
-	require.NoError(t, err, "ATTACK_SECONDS must be a number of seconds")
-	return time.Duration(seconds) * time.Second, true
+// experience is what the neighbor had during an attack.
+type experience struct {
+	times []time.Duration
+	// refused is how many answers were 429 with Retry-After.
+	refused int
+	failed  []error
 }
 
-// permit makes the namespaces, and lets users do what their names say.
-func permit(ctx context.Context, cp *controlplane.ControlPlane) error {
-	client := framework.Kube(cp)
-	group := framework.GroupPath[len("/apis/"):]
-	for _, name := range []string{menuNamespace, attackedNamespace, bystanderNamespace} {
-		if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-			return err
-		}
-	}
-	for _, role := range []struct {
-		user, group, namespace string
-		verbs                  []string
-	}{
-		{reader, reader, menuNamespace, []string{"get", "list", "watch"}},
-		{writer, "system:serviceaccounts", attackedNamespace, []string{"*"}},
-		{labeller, labeller, attackedNamespace, []string{"*"}},
-		{bystander, bystander, bystanderNamespace, []string{"*"}},
-	} {
-		meta := metav1.ObjectMeta{Name: role.user, Namespace: role.namespace}
-		if _, err := client.RbacV1().Roles(role.namespace).Create(ctx, &rbacv1.Role{
-			ObjectMeta: meta,
-			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{"pizzas", "pizzas/track", "pizzas/bake", "pizzas/scale", "patterns"}, Verbs: role.verbs}},
-		}, metav1.CreateOptions{}); err != nil {
-			return err
-		}
-		if _, err := client.RbacV1().RoleBindings(role.namespace).Create(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: meta,
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.user},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: role.user},
-				{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: role.group}},
-		}, metav1.CreateOptions{}); err != nil {
-			return err
-		}
-	}
-	for i := range otherNamespaces {
-		if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(account, i)}}, metav1.CreateOptions{}); err != nil {
-			return err
-		}
-	}
-	for _, of := range append(serviceAccounts(accounts, 0), serviceAccounts(0, otherNamespaces)...) {
-		if _, err := client.CoreV1().ServiceAccounts(of.Namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: of.Name}}, metav1.CreateOptions{}); err != nil {
-			return err
-		}
-	}
-	return nil
+func (e experience) String() string {
+	return fmt.Sprintf("%d requests, %d refused, %d failed, median %s, max. %s",
+		len(e.times), e.refused, len(e.failed), e.median().Round(time.Millisecond), slices.Max(e.times).Round(time.Millisecond))
 }
 
-// serviceAccounts are those of one namespace, and one of each of others.
-func serviceAccounts(ofOne, others int) (all []types.NamespacedName) {
-	for i := range ofOne {
-		all = append(all, types.NamespacedName{Namespace: attackedNamespace, Name: fmt.Sprint(account, i)})
+func (e experience) median() time.Duration {
+	return slices.Sorted(slices.Values(e.times))[len(e.times)/2]
+}
+
+// live gets, lists and creates a pizza every half second, until the context ends. Its client repeats nothing.
+func live(ctx context.Context, config *rest.Config) (had experience) {
+	config = rest.CopyConfig(config)
+	config.Wrap(func(delegate http.RoundTripper) http.RoundTripper {
+		return framework.RoundTripper(func(request *http.Request) (*http.Response, error) {
+			response, err := delegate.RoundTrip(request)
+			if err == nil && response.StatusCode == http.StatusTooManyRequests && response.Header.Get("Retry-After") != "" {
+				had.refused++
+				response.Header.Del("Retry-After")
+			}
+			return response, err
+		})
+	})
+	pizzas, another := restaurantClient(config).RestaurantV1().Pizzas(neighborNamespace), framework.Pizza("")
+	another.GenerateName = "another-"
+	for ctx.Err() == nil {
+		for _, request := range []func(context.Context) error{
+			func(ctx context.Context) error { _, err := pizzas.Get(ctx, "mine", metav1.GetOptions{}); return err },
+			func(ctx context.Context) error { _, err := pizzas.List(ctx, metav1.ListOptions{}); return err },
+			func(ctx context.Context) error {
+				_, err := pizzas.Create(ctx, another, metav1.CreateOptions{})
+				return err
+			},
+		} {
+			began, refused := time.Now(), had.refused
+			err := request(context.WithoutCancel(ctx)) // One that has begun may end.
+			had.times = append(had.times, time.Since(began))
+			if err != nil && had.refused == refused {
+				had.failed = append(had.failed, err)
+			}
+		}
+		framework.Pause(ctx, 500*time.Millisecond)
 	}
-	for i := range others {
-		all = append(all, types.NamespacedName{Namespace: fmt.Sprint(account, i), Name: account + "0"})
-	}
-	return all
+	return had
 }
