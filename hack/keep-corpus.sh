@@ -17,7 +17,7 @@
 # Copies the smallest inputs that "go test -fuzz" has found for a target from Go's cache to
 # testdata. There they are test cases, and later runs begin with them.
 #
-#   hack/keep-corpus.sh ./pkg/bodycost FuzzQuantity
+#   hack/keep-corpus.sh ./pkg/apiserver/limits FuzzQuantity
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

@@ -36,7 +36,7 @@ pkg/kit/crd                   pkg/registry/definition pkg/registry pkg/kit/codeg
 pkg/kit/crd(tests)            test/workshop
 pkg/registry/definition       pkg/registry
 pkg/registry/definition(tests) pkg/registry/testing test/workshop
-pkg/registry/testing          pkg/registry pkg/etcd pkg/bodycost
+pkg/registry/testing          pkg/registry pkg/etcd pkg/apiserver/limits
 pkg/registry/testing(tests)   test/workshop
 pkg/groups/*/lookup           pkg/generated pkg/apis
 pkg/groups                    pkg/registry/* pkg/registry pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups/*/lookup pkg/generated pkg/apis
@@ -49,7 +49,7 @@ pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/groups/*/lo
 pkg/apiserver/testing/requests
 pkg/apiserver/testing         pkg/apiserver pkg/registry
 pkg/apiserver/testing(tests)  test/workshop pkg/registry/testing pkg/cluster pkg/etcd/keys
-pkg/apiserver/filters         pkg/apiserver/limits pkg/bodycost
+pkg/apiserver/filters         pkg/apiserver/limits
 pkg/apiserver/filters(tests)  pkg/apiserver/testing/requests pkg/registry/testing pkg/registry pkg/apis
 pkg/apiserver/limits
 pkg/apiserver/limits(tests)   pkg/apiserver/testing/requests
@@ -58,7 +58,7 @@ pkg/apiserver/authentication  pkg/apiserver/transport pkg/apiserver/limits
 pkg/apiserver(tests)          test/workshop
 pkg/apiserver/gauges
 pkg/apiserver/storage         pkg/apiserver/limits pkg/apiserver/transport pkg/apiserver/gauges pkg/registry pkg/etcd/references pkg/etcd/keys pkg/etcd pkg/cluster
-pkg/apiserver/storage(tests)  pkg/apiserver/filters pkg/registry/testing
+pkg/apiserver/storage(tests)  pkg/apiserver/testing/requests pkg/registry/testing
 pkg/apiserver/requirements    pkg/apiserver/authentication pkg/admission pkg/certificates pkg/cluster
 pkg/apiserver/authorization   pkg/apiserver/limits pkg/apiserver/authentication
 pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/limits pkg/apiserver/transport pkg/apiserver/storage pkg/apiserver/gauges pkg/apiserver/requirements pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys
@@ -66,7 +66,7 @@ pkg/doctor(tests)             pkg/registry/testing
 pkg/doctor                    pkg/registry pkg/admission pkg/etcd pkg/cluster pkg/etcd/keys
 pkg/registry                  pkg/admission
 pkg/registry(tests)           pkg/registry/testing pkg/etcd test/workshop
-pkg/webhook                   pkg/apiserver/limits pkg/apiserver/transport pkg/bodycost pkg/cluster
+pkg/webhook                   pkg/apiserver/limits pkg/apiserver/transport pkg/cluster
 pkg/webhook(tests)            pkg/apis
 pkg/admission
 pkg/cluster
@@ -75,11 +75,10 @@ pkg/etcd/references
 pkg/etcd/references(tests)    pkg/etcd
 pkg/etcd
 pkg/certificates
-pkg/bodycost
 pkg/kit/codegen
 pkg/kit                       pkg/kit/codegen artifacts
 artifacts
-pkg/migrate                   pkg/admission pkg/bodycost pkg/etcd/keys pkg/cluster
+pkg/migrate                   pkg/admission pkg/apiserver/limits pkg/etcd/keys pkg/cluster
 pkg/migrate(tests)            pkg/etcd
 pkg/generated                 pkg/apis
 pkg/apis

@@ -18,7 +18,6 @@ package apiserver
 
 import (
 	"context"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,7 +30,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericadmission "k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/authentication/user"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
@@ -78,7 +76,6 @@ type Config struct {
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration
 
 	base    *Base
-	watches limits.Watches
 	streams *filters.Streams
 	// connections are those of the server.
 	connections *transport.Connections
@@ -130,7 +127,6 @@ func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 	scheme := runtime.NewScheme()
 	registry.InstallMeta(scheme)
 	codecs := serializer.NewCodecFactory(scheme)
-	watches := limits.NewWatches(o.Bounds)
 	config := &Config{
 		Name:    o.name,
 		Generic: genericapiserver.NewRecommendedConfig(codecs),
@@ -144,8 +140,7 @@ func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 		LeaderElection: o.LeaderElection,
 
 		base:        o.Base,
-		watches:     watches,
-		streams:     newStreams(o.Bounds, watches, o.groups),
+		streams:     newStreams(o.groups),
 		connections: transport.NewConnections(o.Bounds),
 		etcd:        etcd,
 
@@ -196,7 +191,7 @@ func (c *Config) close() error {
 	return c.etcd.Close()
 }
 
-func newStreams(bounds limits.Bounds, watches limits.Watches, groups []registry.Group) *filters.Streams {
+func newStreams(groups []registry.Group) *filters.Streams {
 	var always, followed []schema.GroupResource
 	for _, group := range groups {
 		for resource, which := range group.LongRunning() {
@@ -207,7 +202,7 @@ func newStreams(bounds limits.Bounds, watches limits.Watches, groups []registry.
 			}
 		}
 	}
-	return filters.NewStreams(bounds, watches, always, followed, authentication.ByFrontProxy)
+	return filters.NewStreams(always, followed)
 }
 
 // applyTo is RecommendedOptions.ApplyTo of the library with a storage factory that
@@ -360,37 +355,19 @@ func (c *Config) newRuntimes() (initializers []genericadmission.PluginInitialize
 // buildHandlerChain wraps the installed API, innermost handler first. The package comment lists
 // the handlers in the order of a request, with their purposes.
 func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
-	codecs, longRunning := config.Serializer, config.LongRunningFunc
-	handler = c.storage.WithReferences(handler)                                                                                    // Only the API stores objects.
-	handler = filters.WithCurrentOpenAPI(handler)                                                                                  // Redirects do not pass kube-apiserver.
-	handler = c.streams.WithShutdown(handler, config)                                                                              // The library does not end WebSockets.
-	handler = filters.WithoutProtobuf(handler, c.withoutMessages)                                                                  // The library would answer 406 after a write.
-	handler = filters.WithBodyBounds(handler, codecs, longRunning, c.Bounds, c.watches, config.MaxRequestBodyBytes)                // Behind authorization: only writers send bodies.
-	handler = transport.WithAuthorizedClients(handler)                                                                             // Before, their memory is bounded.
-	handler = limits.WithClientsThatWait(handler)                                                                                  // Ends the count of WithInFlightLimit.
-	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)                                                           // Authenticates and authorizes for the handlers above.
-	handler = limits.WithInFlightLimit(handler, codecs, config.RequestInfoResolver, longRunning, c.forwardedFor(config), c.Bounds) // Outside the library, which forgets reset streams.
-	handler = filters.WithRetryableErrors(handler, codecs)                                                                         // Rewrites refusals of the handlers inside.
-	handler = filters.WithDirectClients(handler, codecs, c.frontProxy.Sends)                                                       // Before the library reviews impersonation.
-	handler = transport.WithKnownCertificates(handler, config.SecureServing.ClientCA)                                              // Before the library verifies them.
-	handler = filters.WithRequestBounds(handler, codecs, c.Bounds)                                                                 // Before authentication.
-	handler = limits.WithResponseDeadlines(handler, c.Bounds)                                                                      // Also for refusals by all of these.
-	handler = filters.WithBodyDeadline(handler, config.RequestTimeout)                                                             // Before anything reads the body.
-	handler = c.connections.Handler(handler)                                                                                       // Counts all requests of a connection.
-	handler = cluster.WithServerHeader(handler, c.Name)                                                                            // Also on refusals.
+	codecs := config.Serializer
+	handler = c.storage.WithReferences(handler)                                                                               // Only the API stores objects.
+	handler = filters.WithCurrentOpenAPI(handler)                                                                             // Redirects do not pass kube-apiserver.
+	handler = c.streams.WithShutdown(handler, config)                                                                         // The library does not end WebSockets.
+	handler = filters.WithoutProtobuf(handler, c.withoutMessages)                                                             // The library would answer 406 after a write.
+	handler = limits.WithGate(handler, codecs, config.LongRunningFunc, c.Bounds, config.MaxRequestBodyBytes, transport.Admit) // Behind authorization: only writers send bodies.
+	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)                                                      // Authenticates and authorizes for the handlers above.
+	handler = filters.WithRetryableErrors(handler, codecs)                                                                    // Rewrites refusals of the handlers inside.
+	handler = filters.WithRequestBounds(handler, codecs, c.Bounds, c.frontProxy.Sends)                                        // Before authentication, and reviews of impersonation.
+	handler = limits.WithDeadlines(handler, config.RequestTimeout)                                                            // Also for refusals by all of these.
+	handler = c.connections.Handler(handler, config.SecureServing.ClientCA)                                                   // Counts all requests of a connection.
+	handler = cluster.WithServerHeader(handler, c.Name)                                                                       // Also on refusals.
 	return handler
-}
-
-// forwardedFor returns the user that the front proxy names in a request. Requests of the server to itself count as the
-// cluster's.
-func (c *Config) forwardedFor(config *genericapiserver.Config) func(*http.Request) (string, bool) {
-	loopback := []byte("Bearer " + config.LoopbackClientConfig.BearerToken)
-	return func(req *http.Request) (string, bool) {
-		if subtle.ConstantTimeCompare([]byte(req.Header.Get("Authorization")), loopback) == 1 {
-			return user.APIServerUser, true
-		}
-		return c.frontProxy.ForwardedFor(req)
-	}
 }
 
 // Complete fills in all derived values.

@@ -35,19 +35,16 @@ limitations under the License.
 // server stops. A request then passes these handlers:
 //
 //   - WithServerHeader names the server that answers.
-//   - Handler counts the requests of a connection, and tells clients of a stopping server to use others.
-//   - WithBodyDeadline ends the wait for a body that does not come.
-//   - WithResponseDeadlines ends responses that their clients do not read.
-//   - WithRequestBounds refuses headers, paths, queries and timeouts that no client needs.
-//   - WithKnownCertificates ignores certificates of strangers.
-//   - WithDirectClients leaves impersonation and audit IDs to the front proxy.
+//   - Handler counts the requests of a connection, ignores certificates of strangers, and tells clients of a stopping
+//     server to use others.
+//   - WithDeadlines ends the wait for bodies that do not come, and for clients that read no response.
+//   - WithRequestBounds refuses headers, paths, queries and timeouts that no client needs, and leaves impersonation and
+//     audit IDs to the front proxy.
 //   - WithRetryableErrors makes the library's texts for "later" a Status with Retry-After.
-//   - WithInFlightLimit refuses requests beyond the bound of those in work.
 //   - DefaultBuildHandlerChain is the library's: panics, deadlines, authentication, audit,
 //     impersonation, priority and fairness, authorization.
-//   - WithClientsThatWait begins no work on a request whose client has left.
-//   - WithAuthorizedClients exempts their connections from the bound on memory of strangers.
-//   - WithBodyBounds reads the body of a client that may write, and refuses one that costs too much.
+//   - WithGate reads the body of a client that may write, refuses one that costs too much, and bounds the memory of
+//     large requests.
 //   - WithoutProtobuf makes the library send objects without protobuf messages as JSON.
 //   - WithShutdown ends streams when the server stops.
 //   - WithCurrentOpenAPI serves the OpenAPI documents of the server's own groups.

@@ -20,15 +20,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 
@@ -73,7 +66,7 @@ func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error
 		if info.NegotiatedSerializer, err = group.Serializer(c.Scheme, info.NegotiatedSerializer); err != nil {
 			return nil, err
 		}
-		info.NegotiatedSerializer = filters.BoundObjects(info.NegotiatedSerializer, c.Bounds, storedObject(&info, c.Scheme))
+		info.NegotiatedSerializer = filters.BoundObjects(info.NegotiatedSerializer, c.Bounds)
 		beside := c.Runtimes[group.Name]
 		beside.Authorizer = c.generic.Authorization.Authorizer
 		if info.VersionedResourcesStorageMap, err = group.Storage(c.Scheme, c.generic.RESTOptionsGetter, beside); err != nil {
@@ -120,41 +113,6 @@ func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error
 		}
 	}
 	return generic, nil
-}
-
-// storedTimeout bounds a read of a stored object, which the watch cache usually has.
-const storedTimeout = 5 * time.Second
-
-// storedObject returns a function that finds the objects of a group.
-func storedObject(group *genericapiserver.APIGroupInfo, scheme *runtime.Scheme) filters.StoredObject {
-	return func(kind schema.GroupVersionKind, namespace, name string) metav1.Object {
-		getter := getterOf(group.VersionedResourcesStorageMap[kind.Version], scheme, kind.Kind)
-		if getter == nil {
-			return nil
-		}
-		ctx, cancel := context.WithTimeout(genericapirequest.WithNamespace(genericapirequest.NewContext(), namespace), storedTimeout)
-		defer cancel()
-		obj, err := getter.Get(ctx, name, &metav1.GetOptions{ResourceVersion: "0"})
-		if err != nil {
-			return nil // The bounds hold as they are.
-		}
-		object, _ := meta.Accessor(obj)
-		return object
-	}
-}
-
-// getterOf returns the storage of a kind itself, or nil.
-func getterOf(storages map[string]rest.Storage, scheme *runtime.Scheme, kind string) rest.Getter {
-	for path, storage := range storages {
-		getter, ok := storage.(rest.Getter)
-		if !ok || strings.Contains(path, "/") {
-			continue
-		}
-		if kinds, _, err := scheme.ObjectKinds(storage.New()); err == nil && kinds[0].Kind == kind {
-			return getter
-		}
-	}
-	return nil
 }
 
 // newBase makes the server that the groups are installed on.

@@ -42,7 +42,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage/value"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/bodycost"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
@@ -428,11 +428,9 @@ func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstruc
 		return err
 	}
 	if move.Convert != nil { // For other objects, the server bounds what a request adds.
-		has, err := bodycost.OfObject(object, len(data), p.config.MaxElements)
-		if err != nil {
-			return err
-		}
-		if err := has.Check(bodycost.Object{Elements: p.config.MaxElements, Managed: p.config.MaxElements, Owners: p.config.MaxOwners}); err != nil {
+		bounds := limits.DefaultBounds()
+		bounds.BodyElements, bounds.Owners = p.config.MaxElements, p.config.MaxOwners
+		if err := bounds.CheckObject(object, len(data)); err != nil {
 			seen.bounded.add(name, err)
 		}
 	}

@@ -33,20 +33,45 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/bodycost"
 )
 
-var (
-	errNoRequest = errors.New("the review has no request")
-	errMemory    = errors.New("other reviews take all the memory that there is for them: try again")
+var errNoRequest = errors.New("the review has no request")
+
+const (
+	// decodeFactor is how many times its size a review takes while it is answered: a list of empty objects takes most.
+	decodeFactor = 60
+	// bodyTime is how long a client may take to send a body. kube-apiserver has the body before it calls.
+	bodyTime = 5 * time.Second
 )
+
+// memory bounds the memory of all reviews in work. A client may have as much of it as it leaves to others: any pod can
+// reach the port. Reviews wait for it when their bodies have arrived, which transport.Connections bounds.
+type memory struct {
+	*limits.Shares
+	// most is what a review takes at most.
+	most int64
+}
+
+func newMemory(bytes int64) memory { return memory{limits.NewShares(bytes, bytes, 0), bytes / 4} }
+
+// wait takes memory for a client once there is enough.
+func (m memory) wait(ctx context.Context, client string, bytes int64) error {
+	for !m.Take(client, bytes) {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil
+}
 
 // handleReviews answers the reviews of a kind in v1 and v1beta1, each in its version. Other bodies
 // are refused with a Status and not passed on.
 func handleReviews[Review any, Pointer interface {
 	*Review
 	GetObjectKind() schema.ObjectKind
-}](kind schema.GroupKind, memory *memory, maxBody int64, answer func(context.Context, Pointer) error) http.Handler {
+}](kind schema.GroupKind, memory memory, maxBody int64, answer func(context.Context, Pointer) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
@@ -57,29 +82,12 @@ func handleReviews[Review any, Pointer interface {
 			refuse(w, http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "send "+runtime.ContentTypeJSON)
 			return
 		}
-		reserved, err := memory.enter(req.Context(), limits.ClientAddress(req.RemoteAddr))
-		if err != nil {
-			refuse(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, err.Error())
-			return
+		deadline := time.Now().Add(bodyTime)
+		if end, ok := req.Context().Deadline(); ok && end.Before(deadline) {
+			deadline = end
 		}
-		defer reserved.release()
-		reserved.body = http.MaxBytesReader(w, req.Body, memory.maxBody(maxBody))
-		reserved.begin = func() {
-			deadline := time.Now().Add(bodyTime)
-			if end, ok := req.Context().Deadline(); ok && end.Before(deadline) {
-				deadline = end
-			}
-			_ = http.NewResponseController(w).SetReadDeadline(deadline) // withTimeout has tried it.
-		}
-		reserved.begin()
-		body, err := io.ReadAll(reserved)
-		if err == nil {
-			err = reserved.takeElements(body)
-		}
-		if errors.Is(err, errMemory) {
-			refuse(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, err.Error())
-			return
-		}
+		_ = http.NewResponseController(w).SetReadDeadline(deadline) // withTimeout has tried it.
+		body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
 		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 			refuse(w, http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, fmt.Sprintf("a review may have %d bytes", tooLarge.Limit))
 			return
@@ -88,10 +96,12 @@ func handleReviews[Review any, Pointer interface {
 			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the body can't be read: %v", err))
 			return
 		}
-		if err := bodycost.CheckJSONElements(body, memory.maxElements(len(body))); err != nil {
-			refuse(w, http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, fmt.Sprintf("the review is too large: %v", err))
+		client, taken := limits.ClientAddress(req.RemoteAddr), min(int64(len(body))*decodeFactor, memory.most)
+		if err := memory.wait(req.Context(), client, taken); err != nil {
+			refuse(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "other reviews take all the memory that there is for them: try again")
 			return
 		}
+		defer memory.Give(client, taken)
 		review := Pointer(new(Review))
 		if err := utiljson.Unmarshal(body, review); err != nil {
 			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the body is no %s: %v", kind, err))

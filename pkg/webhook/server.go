@@ -58,8 +58,8 @@ func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hoo
 	serving.Listener = connections.Listener(serving.Listener)
 	stop := make(chan struct{})
 	// No request goes on for longer than its timeout.
-	handler := transport.WithKnownCertificates(newHandler(ctx, hooks, callers), serving.ClientCA)
-	stopped, listenerStopped, err := serving.Serve(connections.Handler(withTimeout(handler, requestTimeout)), requestTimeout, stop)
+	handler := connections.Handler(withTimeout(newHandler(ctx, hooks, callers), requestTimeout), serving.ClientCA)
+	stopped, listenerStopped, err := serving.Serve(handler, requestTimeout, stop)
 	if err != nil {
 		return err
 	}

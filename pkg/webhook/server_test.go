@@ -26,6 +26,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -196,4 +197,22 @@ func TestSlowClients(t *testing.T) {
 	require.NoError(t, connection.SetReadDeadline(time.Now().Add(3*time.Minute)))
 	_, err = io.ReadAll(connection)
 	require.NoError(t, err, "It is still open.")
+}
+
+// Reviews of one client wait for each other, and not those of another.
+func TestMemoryOfReviews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := newMemory(16)
+		for range 2 {
+			require.NoError(t, memory.wait(t.Context(), "first", memory.most))
+		}
+		require.NoError(t, memory.wait(t.Context(), "second", memory.most))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, memory.wait(ctx, "first", 1), context.DeadlineExceeded)
+		ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		time.AfterFunc(time.Second, func() { memory.Give("first", 2*memory.most) })
+		require.NoError(t, memory.wait(ctx, "first", memory.most))
+	})
 }

@@ -30,7 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/cache"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/bodycost"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // Webhooks declares the webhooks of an API group.
@@ -76,7 +76,7 @@ func (c codec) decode(raw []byte) (runtime.Object, schema.GroupVersion, error) {
 	if err != nil {
 		return nil, schema.GroupVersion{}, err
 	}
-	if err := bodycost.CheckQuantities(runtime.ContentTypeJSON, raw); err != nil {
+	if err := limits.CheckQuantities(raw); err != nil {
 		return nil, version, err
 	}
 	obj, _, err := c.decoder.Decode(raw, nil, nil)

@@ -117,29 +117,12 @@ func (f *FrontProxy) AuthenticateRequest(req *http.Request) (*authenticator.Resp
 	return response, ok, err
 }
 
-func (f *FrontProxy) namesUser(req *http.Request) bool { return f.user(req) != "" }
-
-// user is the user that the headers name, from any client.
-func (f *FrontProxy) user(req *http.Request) string {
-	for _, name := range f.config.UsernameHeaders.Value() {
-		if user := req.Header.Get(name); user != "" {
-			return user
-		}
-	}
-	return ""
+func (f *FrontProxy) namesUser(req *http.Request) bool {
+	return slices.ContainsFunc(f.config.UsernameHeaders.Value(), func(name string) bool { return req.Header.Get(name) != "" })
 }
 
-// ForwardedFor returns the user that a front proxy has named, and whether one has sent the request. The handler must
-// be outside authentication, which removes the headers.
-func (f *FrontProxy) ForwardedFor(req *http.Request) (user string, ok bool) {
-	if !f.Sends(req) {
-		return "", false
-	}
-	return f.user(req), true
-}
-
-// Sends tells whether a front proxy has sent a request, with or without headers that name a user.
-// A connection's certificate is verified as often as by transport.WithKnownCertificates, since its
+// Sends reports whether a front proxy has sent a request, with or without headers that name a user.
+// A connection's certificate is verified as often as by transport.Connections, since its
 // signature is a sixth of the work for a get. No request is from a front proxy if the FrontProxy is nil.
 func (f *FrontProxy) Sends(req *http.Request) bool {
 	if f == nil || req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {

@@ -20,9 +20,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"net/http"
-	"sync/atomic"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/client-go/util/flowcontrol"
@@ -32,17 +30,7 @@ import (
 )
 
 const (
-	// allTokens is the number of unknown tokens per second for each of three classes of clients. The
-	// classes are clients that present few tokens, others that have presented a valid one, and the
-	// rest. Each has a quarter of tokenReviewQPS. The last quarter is for known tokens.
-	allTokens = 50
-	// A client that presents few tokens has fewTokens at once, and another one every fewPeriod seconds.
-	// A flood from a hundred addresses takes a fifth of the bound for such clients.
-	fewTokens, fewPeriod = 3, 10
-	// turnsPerClient is a tenth of tokenReviewQPS. The known tokens of an address need TokenReviews, too, when the library's
-	// cache has forgotten them.
-	turnsPerClient = 20
-	// tokenBurst is the number of seconds that a bucket can save up.
+	// tokenBurst is the number of seconds for which a client can save up tokens.
 	tokenBurst = 10
 	// knownTokens and tokenClients bound how many are remembered, the most recently used ones.
 	knownTokens, tokenClients = 10_000, 10_000
@@ -55,96 +43,30 @@ var errTooManyTokens = errors.New("this client presents too many bearer tokens t
 // with random ones.
 //
 // A client is an IP address or a prefix of 64 bits. It may present perClient tokens per second that
-// have not been valid before, and ten times as many at once. All clients share a bound, too. The first
-// tokens of each client have a bound of their own, which a flood can't use up. So have clients that
-// have presented a valid token. Delegate is asked about turnsPerClient tokens of a client at once, and the client's others
-// wait for these. Delegate is not asked about further tokens. Instead, refuse is called
-// with the context of the request, which has to be that of WithTokenClients.
+// have not been valid before, and ten times as many at once. Delegate is not asked about further tokens. Instead, refuse
+// is called with the context of the request, which has to be that of WithTokenClients.
 func BoundTokens(delegate authenticator.Token, perClient int, refuse func(context.Context)) authenticator.Token {
-	return &tokenBound{
-		Token:     delegate,
-		perClient: perClient,
-		refuse:    refuse,
-		few:       bucket(allTokens),
-		strangers: bucket(allTokens),
-		users:     bucket(allTokens),
-		clients:   lru.New(tokenClients),
-		known:     lru.New(knownTokens),
-		turns:     limits.NewTurns(turnsPerClient),
-	}
-}
-
-func bucket(perSecond int) flowcontrol.PassiveRateLimiter {
-	return flowcontrol.NewTokenBucketPassiveRateLimiter(float32(perSecond), perSecond*tokenBurst)
-}
-
-type tokenBound struct {
-	authenticator.Token
-	perClient int
-	refuse    func(context.Context)
-
-	// few, users and strangers are the buckets of the three classes of clients, see allTokens.
-	few, users, strangers flowcontrol.PassiveRateLimiter
-	// clients are the tokenClients, by their addresses.
-	clients *lru.Cache
-	// known are the hashes of tokens that have been valid.
-	known *lru.Cache
-	// turns are those of the tokens of an address that are asked about.
-	turns *limits.Turns
-}
-
-type tokenClient struct {
-	all, few flowcontrol.PassiveRateLimiter
-	// valid is set by its first valid token.
-	valid atomic.Bool
-}
-
-// AuthenticateToken returns the user of a token.
-func (b *tokenBound) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-	address, _ := ctx.Value(tokenClientKey{}).(string)
-	hash, client := sha256.Sum256([]byte(token)), b.client(address)
-	if _, known := b.known.Get(hash); !known && !b.mayAsk(client) {
-		b.refuse(ctx)
-		return nil, false, errTooManyTokens
-	}
-	end, err := b.turns.Take(ctx, address)
-	if err != nil {
-		return nil, false, fmt.Errorf("%d tokens of this client are asked about: %w", turnsPerClient, err)
-	}
-	defer end()
-	response, ok, err := b.Token.AuthenticateToken(ctx, token)
-	if ok {
-		b.known.Add(hash, nil)
-		client.valid.Store(true)
-	}
-	return response, ok, err
-}
-
-func (b *tokenBound) client(address string) *tokenClient {
-	found, ok := b.clients.Get(address)
-	if !ok {
-		// Of two that are made at the same time, one is forgotten.
-		found = &tokenClient{
-			all: bucket(b.perClient),
-			few: flowcontrol.NewTokenBucketPassiveRateLimiter(1./fewPeriod, fewTokens),
+	clients, known := lru.New(tokenClients), lru.New(knownTokens)
+	mayAsk := func(client any) bool {
+		limiter, ok := clients.Get(client)
+		if !ok { // Of two that are made at the same time, one is forgotten.
+			limiter = flowcontrol.NewTokenBucketPassiveRateLimiter(float32(perClient), perClient*tokenBurst)
+			clients.Add(client, limiter)
 		}
-		b.clients.Add(address, found)
+		return limiter.(flowcontrol.PassiveRateLimiter).TryAccept()
 	}
-	return found.(*tokenClient)
-}
-
-// mayAsk tells whether kube-apiserver may be asked about a token.
-func (b *tokenBound) mayAsk(client *tokenClient) bool {
-	if !client.all.TryAccept() {
-		return false
-	}
-	if client.few.TryAccept() && b.few.TryAccept() {
-		return true
-	}
-	if client.valid.Load() {
-		return b.users.TryAccept()
-	}
-	return b.strangers.TryAccept()
+	return authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+		hash := sha256.Sum256([]byte(token))
+		if _, ok := known.Get(hash); !ok && !mayAsk(ctx.Value(tokenClientKey{})) {
+			refuse(ctx)
+			return nil, false, errTooManyTokens
+		}
+		response, ok, err := delegate.AuthenticateToken(ctx, token)
+		if ok {
+			known.Add(hash, nil)
+		}
+		return response, ok, err
+	})
 }
 
 // tokenClientKey is the key of the client's address in the context of a request.

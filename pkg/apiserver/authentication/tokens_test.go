@@ -18,12 +18,9 @@ package authentication
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,7 +31,6 @@ import (
 	unionauth "k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/request/websocket"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/util/flowcontrol"
 )
 
 const (
@@ -154,85 +150,17 @@ func TestBoundTokensLater(t *testing.T) {
 	})
 }
 
-// Tokens of innocent addresses are asked about during a flood, too. Those of ServiceAccounts change
-// every hour, and each address has a first one.
-func TestFreshTokensBesideAFlood(t *testing.T) {
-	const seconds, flooding = 60, 100
-	for name, test := range map[string]struct {
-		// insiders are attackers that have a valid token, too.
-		insiders bool
-		// clients are the innocent addresses. Each presents one new valid token at a time.
-		clients, each int
-	}{
-		"first tokens":                     {false, 4 * seconds, 1},
-		"first tokens, beside insiders":    {true, 4 * seconds, 1},
-		"a new one an hour":                {false, 60, 2},
-		"a new one an hour, and insiders":  {true, 60, 2},
-		"many users behind few addresses":  {false, 4, 60},
-		"more of them than there may be":   {true, 4, fewTokens},
-		"an address that a proxy has only": {false, 1, 240},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newTokenServer(10)
-				random := rand.New(rand.NewPCG(1, 2))
-				present := func(i int) bool {
-					return server.bearer(t, fmt.Sprintf("10.0.%d.%d:1", i%test.clients/200, i%test.clients%200), fmt.Sprint(validToken, i))
-				}
-				if test.insiders {
-					for i := range flooding {
-						server.bearer(t, fmt.Sprintf("10.1.0.%d:1", i), validToken)
-					}
-				}
-				accepted, presented, all := 0, 0, test.clients*test.each
-				for tick := range 10 * seconds {
-					time.Sleep(time.Second / 10)
-					for range flooding {
-						server.bearer(t, fmt.Sprintf("10.1.0.%d:1", random.IntN(flooding)), fmt.Sprint("random-", random.Uint64()))
-					}
-					for ; presented < all*(tick+1)/(10*seconds); presented++ {
-						if present(presented) {
-							accepted++
-						}
-					}
-				}
-				require.Equal(t, all, accepted)
-			})
-		})
-	}
-}
-
-// Known tokens of one address do not take all TokenReviews. A user may have 2000 tokens of a ServiceAccount. In turn, they
-// once let other addresses wait for two seconds, since the library's cache keeps an answer for ten.
-func TestKnownTokensBesideOthers(t *testing.T) {
-	const flood, longest = 375, 250 * time.Millisecond
+// Each client has tokens of its own: an IPv4 address, or the prefix of an IPv6 address.
+func TestBoundTokensOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		reviews := flowcontrol.NewTokenBucketRateLimiter(tokenReviewQPS, tokenReviewBurst)
-		delegate := authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-			return &authenticator.Response{User: &user.DefaultInfo{Name: token}}, true, reviews.Wait(ctx)
-		})
-		bound := BoundTokens(delegate, perClient, func(context.Context) {}).(*tokenBound)
-		present := func(ctx context.Context, address string, n int64) {
-			token := fmt.Sprint(address, n)
-			bound.known.Add(sha256.Sum256([]byte(token)), nil)
-			_, _, _ = bound.AuthenticateToken(context.WithValue(ctx, tokenClientKey{}, address), token)
+		server := newTokenServer(perClient)
+		for i := range 100 {
+			server.bearer(t, fmt.Sprintf("[2001:db8::%x]:1", i), fmt.Sprint("random-", i))
 		}
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		var next atomic.Int64
-		for range flood {
-			go func() {
-				for ctx.Err() == nil {
-					present(ctx, "10.0.0.1", next.Add(1))
-				}
-			}()
-		}
-		time.Sleep(time.Minute)
-		for n := range int64(20) {
-			began := time.Now()
-			present(ctx, "10.0.0.2", n)
-			require.LessOrEqual(t, time.Since(began), longest)
-		}
+		require.Equal(t, perClient*tokenBurst, server.asked)
+		require.False(t, server.bearer(t, "[2001:db8::]:1", validToken))
+		require.True(t, server.bearer(t, "[2001:db8:0:1::]:1", validToken))
+		require.True(t, server.bearer(t, "10.0.0.1:1", validToken+"2"))
 	})
 }
 

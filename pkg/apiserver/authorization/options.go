@@ -110,6 +110,6 @@ func (o *Options) authorizer(config *rest.Config, bounds limits.Bounds) (authori
 	return union.New(
 		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-groups", Authorizer: authorizerfactory.NewPrivilegedGroups(o.AlwaysAllowGroups...)},
 		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-paths", Authorizer: paths},
-		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/webhook", Authorizer: TakeTurns(BoundReviews(delegating, bounds))},
+		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/webhook", Authorizer: BoundReviews(delegating, bounds)},
 	)
 }

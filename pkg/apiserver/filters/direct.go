@@ -22,42 +22,29 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 )
 
 // impersonation is the prefix of all headers that name another user.
 const impersonation = "Impersonate-"
 
-// WithDirectClients leaves impersonation and audit IDs to the front proxy.
+// checkDirect leaves impersonation and audit IDs to the front proxy.
 //
 // It refuses impersonation by other clients. The library asks for two SubjectAccessReviews of
 // each such request before priority and fairness. With them, a user without any permission could
 // keep this server from all others. It also drops audit IDs, since a client could take the one of
 // another request.
-func WithDirectClients(next http.Handler, serializer runtime.NegotiatedSerializer, byFrontProxy func(*http.Request) bool) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if byFrontProxy(req) {
-			next.ServeHTTP(w, req)
-			return
+func checkDirect(req *http.Request) error {
+	for name := range req.Header {
+		if strings.HasPrefix(name, impersonation) {
+			return &apierrors.StatusError{ErrStatus: metav1.Status{
+				Status:  metav1.StatusFailure,
+				Code:    http.StatusForbidden,
+				Reason:  metav1.StatusReasonForbidden,
+				Message: "this server impersonates nobody: send the request to kube-apiserver, which does, and forwards it",
+			}}
 		}
-		for name := range req.Header {
-			if strings.HasPrefix(name, impersonation) {
-				responsewriters.ErrorNegotiated(errImpersonation(), serializer, metav1.Unversioned, w, req)
-				return
-			}
-		}
-		req.Header.Del(auditinternal.HeaderAuditID)
-		next.ServeHTTP(w, req)
-	})
-}
-
-func errImpersonation() error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status:  metav1.StatusFailure,
-		Code:    http.StatusForbidden,
-		Reason:  metav1.StatusReasonForbidden,
-		Message: "this server impersonates nobody: send the request to kube-apiserver, which does, and forwards it",
-	}}
+	}
+	req.Header.Del(auditinternal.HeaderAuditID)
+	return nil
 }

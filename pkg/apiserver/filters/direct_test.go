@@ -23,6 +23,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
 
@@ -44,9 +45,9 @@ func TestDirectClients(t *testing.T) {
 		"another header":                  {"X-Other", "1", false, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			handler := WithDirectClients(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			handler := WithRequestBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				assert.Equal(t, test.passed, req.Header.Get(test.header) != "", "passed on")
-			}), requests.NewCodecs(), func(*http.Request) bool { return test.proxied })
+			}), requests.NewCodecs(), limits.DefaultBounds(), func(*http.Request) bool { return test.proxied })
 			req := httptest.NewRequest(http.MethodGet, "/", nil)
 			req.Header.Set(test.header, test.value)
 			requests.RequireStatus(t, requests.Serve(handler, req), test.want, http.StatusForbidden)

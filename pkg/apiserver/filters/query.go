@@ -35,12 +35,16 @@ import (
 // in the log, and a client that waits for less gives up by itself.
 const leastTimeout = time.Second
 
-// WithRequestBounds refuses requests whose path, query or headers exceed the bounds. It
-// works before authentication.
-func WithRequestBounds(next http.Handler, serializer runtime.NegotiatedSerializer, bounds limits.Bounds) http.Handler {
+// WithRequestBounds refuses requests whose path, query or headers exceed the bounds, or that may come only from the front
+// proxy. It works before authentication.
+func WithRequestBounds(next http.Handler, serializer runtime.NegotiatedSerializer, bounds limits.Bounds, byFrontProxy func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		values := parameters(req.URL.RawQuery)
-		if err := checkRequest(bounds, req, values); err != nil {
+		err := checkRequest(bounds, req, values)
+		if err == nil && !byFrontProxy(req) {
+			err = checkDirect(req)
+		}
+		if err != nil {
 			responsewriters.ErrorNegotiated(err, serializer, metav1.Unversioned, w, req)
 			return
 		}

@@ -59,8 +59,7 @@ type Bounds struct {
 	// have. The library looks for each of them among all others, one by one.
 	// Upstream fault 2.
 	PatchListElements int
-	// FieldPathBytes is how long the paths of all elements of a body may be together. With those of the
-	// object that a patch changes, they may have twice as much. The library makes the path of each element
+	// FieldPathBytes is how long the paths of all elements of a body may be together. The library makes the path of each element
 	// to validate it, and keeps those of unknown and of invalid ones. 20 000 below a key of 1 MiB were 20
 	// GB.
 	// Upstream fault 84.
@@ -73,26 +72,14 @@ type Bounds struct {
 	// is validated, which repeats it in several messages.
 	NameBytes int
 
-	// RequestsInFlight is how many requests may be worked on at once. They include those that
-	// clients have given up, and long-running ones until they are authorized. A quarter is kept for
-	// the front proxy, and an eighth for accounts of the cluster.
-	RequestsInFlight int
-	// RequestMemory is how many bytes all bodies and lists in work may take together,
-	// decoded. A user may have a quarter of what others leave.
+	// RequestMemory is how many bytes large bodies, lists and objects may take together while requests are worked on. An
+	// account may have a quarter.
 	RequestMemory int64
+	// WatchesPerUser is how many watches and streams an account may have.
+	WatchesPerUser int
 	// ConnectionsPerClient is how many connections an IP address may have that leaves as many to others, without
 	// those that have a front proxy's certificate.
 	ConnectionsPerClient int
-	// ForwardedStreamsPerUser is how many streams a user may follow through kube-apiserver, where
-	// each takes a seat of priority and fairness that others wait for.
-	ForwardedStreamsPerUser int
-	// UpgradesPerUser is how many connections a user may have upgraded, to WebSockets or to what
-	// carries several streams. Each takes a connection of kube-apiserver, too.
-	UpgradesPerUser int
-	// WaitsPerUser is how many requests of a user may wait for their clients at once. They
-	// wait for more than a moment for a body, or until a response is read. They hold seats of
-	// priority and fairness that others wait for.
-	WaitsPerUser int
 	// TokensPerClient is how many bearer tokens that have not been valid before an IP
 	// address may present in a second. Each takes a TokenReview.
 	TokensPerClient int
@@ -117,13 +104,10 @@ func DefaultBounds() Bounds {
 		Owners:            256,
 		NameBytes:         1 << 10,
 
-		RequestsInFlight:        1000,
-		RequestMemory:           defaultRequestMemory(),
-		ConnectionsPerClient:    512,
-		ForwardedStreamsPerUser: 16,
-		UpgradesPerUser:         128,
-		WaitsPerUser:            16,
-		TokensPerClient:         10,
+		RequestMemory:        defaultRequestMemory(),
+		WatchesPerUser:       2000,
+		ConnectionsPerClient: 512,
+		TokensPerClient:      10,
 	}
 }
 
@@ -133,7 +117,7 @@ func (b *Bounds) AddFlags(flags *pflag.FlagSet) {
 		flags.IntVar(flag.value, flag.name, *flag.value, flag.usage)
 	}
 	flags.Int64Var(&b.RequestMemory, requestMemoryFlag, b.RequestMemory, ""+
-		"How many bytes of memory the bodies of all requests and the lists of all responses may take at once, estimated from their sizes; a user may have a quarter of what others leave. There may be a watch for each 192 KiB of it, or a stream for twice as much, and a user may have as many as it leaves to others. Requests beyond are told to retry. By default half of GOMEMLIMIT, or 512 MiB.")
+		"How many bytes of memory large bodies, lists and objects may take at once, estimated from their sizes; an account may have a quarter. Requests beyond are told to retry. By default half of GOMEMLIMIT, or 512 MiB.")
 }
 
 const requestMemoryFlag = "max-request-memory-bytes"
@@ -150,11 +134,8 @@ func (b *Bounds) flags() []boundFlag {
 		{"max-selector-bytes", &b.SelectorBytes, "How long a label or field selector may be, in bytes."},
 		{"max-selector-requirements", &b.SelectorRequirements, "How many requirements and values a label or field selector may have."},
 		{"max-body-elements", &b.BodyElements, "How many elements all lists and objects in a request's body may have together."},
-		{"max-pending-requests", &b.RequestsInFlight, "How many requests may be in this server at once, from their headers to their end, with those that wait for their priority's turn and those that their clients have given up, but without watches and streams that have begun. A quarter is kept for requests that kube-apiserver forwards, and an eighth for accounts of the cluster. Requests beyond are told to retry."},
+		{"max-watches-per-user", &b.WatchesPerUser, "How many watches and streams an account may have at once. Accounts of the cluster may have any number. Requests beyond are told to retry."},
 		{"max-connections-per-client", &b.ConnectionsPerClient, "How many connections an IP address may have to this server, as far as it leaves as many to others. All addresses may have three times as many together, but for those that kube-apiserver has. Further ones are closed."},
-		{"max-forwarded-streams-per-user", &b.ForwardedStreamsPerUser, "How many streams a user may have at once through kube-apiserver, where each takes a seat of priority and fairness for up to a minute. Requests beyond are told to retry."},
-		{"max-upgrades-per-user", &b.UpgradesPerUser, "How many connections a user may have upgraded at once, such as WebSockets that watch. Requests beyond are told to retry."},
-		{"max-slow-requests-per-user", &b.WaitsPerUser, "How many requests of a user may at once wait for more than a moment until their clients have sent a body or read a response, as far as it leaves as many to others. All users may have three times as many together. Requests beyond are told to retry, and responses end."},
 		{"max-new-tokens-per-client", &b.TokensPerClient, "How many new bearer tokens an IP address may present in a second; ten times as many at once. kube-apiserver is asked about each that this server has not found valid before. Requests beyond are told to retry."},
 	}
 }

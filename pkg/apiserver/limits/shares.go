@@ -18,10 +18,10 @@ package limits
 
 import "sync"
 
-// Shares are parts of something that clients share. A client may have as much of it as it leaves to others: however
+// Shares is a per-client quota over a common pool. A client may have as much of it as it leaves to others: however
 // many clients there are, the next one finds some.
 type Shares struct {
-	// most is how much a client may have at most. The part kept is for clients that have no more than the least.
+	// most is how much a client may have. The part kept is for clients that have no more than the least.
 	least, most, kept int64
 
 	mu    sync.Mutex
@@ -29,35 +29,20 @@ type Shares struct {
 	taken map[string]int64
 }
 
-// NewShares returns Shares of a total.
-func NewShares(total int64) *Shares {
-	return &Shares{most: total, free: total, taken: map[string]int64{}}
-}
-
-// NewBoundShares returns Shares of three times what a client may have at most, with a least.
-func NewBoundShares(least, most int64) *Shares {
-	shares := NewShares(3 * most).WithLeast(min(least, most))
-	shares.most = most
-	return shares
-}
-
-// newcomers is how many clients get the least after others have all that they can. All ServiceAccounts of a namespace
-// are one client, so an attacker needs as many namespaces or addresses.
+// newcomers is how many clients get the least after others have all that they can.
 const newcomers = 50
 
-// WithLeast keeps the least for newcomers, but no more than a quarter of the total. Otherwise, clients that each take
-// half of the rest would soon leave nothing.
-func (s *Shares) WithLeast(least int64) *Shares {
-	s.least, s.kept = least, min(newcomers*least, s.free/4)
-	return s
+// NewShares returns Shares of a total. A client may have the most, if that leaves as much to others, and the least in any
+// case, as long as there is something.
+func NewShares(total, most, least int64) *Shares {
+	return &Shares{least: least, most: most, kept: min(newcomers*least, total/4), free: total, taken: map[string]int64{}}
 }
 
-// Take gives a part to a client, or tells that it would have more than it leaves.
+// Take gives a part to a client, or reports false if it would have more than it may.
 func (s *Shares) Take(client string, part int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	left := s.free - part
-	may := s.least
+	left, may := s.free-part, s.least
 	if left >= s.kept {
 		may = max(may, min(s.most, left))
 	}

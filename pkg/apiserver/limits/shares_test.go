@@ -38,7 +38,7 @@ func TestShares(t *testing.T) {
 		"given back":                    {6, "aaaAaa", "yyyyyn"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			shares := NewShares(test.total)
+			shares := NewShares(test.total, test.total, 0)
 			var got strings.Builder
 			for _, client := range test.takes {
 				switch {
@@ -57,7 +57,7 @@ func TestShares(t *testing.T) {
 }
 
 func TestSharesGivenBack(t *testing.T) {
-	shares := NewShares(20)
+	shares := NewShares(20, 20, 0)
 	require.False(t, shares.Take("a", 11))
 	require.True(t, shares.Take("a", 10))
 	require.True(t, shares.Take("b", 5))
@@ -68,85 +68,15 @@ func TestSharesGivenBack(t *testing.T) {
 	require.Empty(t, shares.taken, "Clients without a part are forgotten.")
 }
 
-// However many clients have all that they can get of it, the next one finds enough for some requests.
+// However many clients have all that they can get, the next one finds the least.
 func TestNewcomers(t *testing.T) {
-	bounds := DefaultBounds()
-	bounds.RequestMemory = 256 << 20
-	const step = 64 << 10
-	for name, test := range map[string]struct {
-		// takes returns a function that takes another part for a client.
-		takes func() func(client string) bool
-		// clients have taken all that they can before the next one finds want parts. All find no more than total.
-		clients, want, total int
-	}{
-		"slow requests": {func() func(string) bool {
-			waits := newWaits(bounds)
-			return func(client string) bool { return waits.Take(client, 1) }
-		}, 14, 1, 3 * bounds.WaitsPerUser},
-		"direct requests": {func() func(string) bool {
-			inFlight := newInFlight(int64(bounds.RequestsInFlight))
-			return func(client string) bool { return inFlight.enter(sender{account{user: client}, true}) == "" }
-		}, 48, 4, 751},
-		"forwarded requests": {func() func(string) bool {
-			inFlight := newInFlight(int64(bounds.RequestsInFlight))
-			return func(client string) bool { return inFlight.enter(sender{account{user: client}, false}) == "" }
-		}, 48, 4, 876},
-		"memory": {func() func(string) bool {
-			memory := newBudget(bounds.RequestMemory)
-			return func(client string) bool { return memory.reserve(account{user: client}).take(step) }
-		}, 48, 8, 224 << 20 / step},
-		"history": {func() func(string) bool {
-			history := newBudget(bounds.RequestMemory).history
-			return func(client string) bool { return history.Take(client, step) }
-		}, 48, 8, 128 << 20 / step},
-		"watches": {func() func(string) bool {
-			watches := NewWatches(bounds)
-			return func(client string) bool { _, ok := watches.take(account{user: client}, 1); return ok }
-		}, 40, 8, int(bounds.RequestMemory / watchPart / watchBytes)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			take, all := test.takes(), 0
-			takeMost := func(client int) (got int) {
-				for take(strconv.Itoa(client)) {
-					got++
-				}
-				all += got
-				return got
-			}
-			for client := range 1000 {
-				if got := takeMost(client); client <= test.clients {
-					require.GreaterOrEqual(t, got, test.want, "client %d", client)
-				}
-			}
-			require.LessOrEqual(t, all, test.total)
-		})
+	shares := NewShares(300, 100, 2)
+	var got []int
+	for client := range 40 {
+		for got = append(got, 0); shares.Take(strconv.Itoa(client), 1); {
+			got[client]++
+		}
 	}
-}
-
-// The exception from "past requests refuse nobody else": what several accounts have taken for HistoryTime leaves a
-// newcomer the least alone.
-func TestPastOfSeveralAccounts(t *testing.T) {
-	const limit, least, step = 256 << 20, 512 << 10, 64 << 10
-	for name, test := range map[string]struct {
-		// take keeps memory for HistoryTime.
-		take     func(b *budget, user string, bytes int64) bool
-		accounts int
-	}{
-		"changes of large objects": {func(b *budget, user string, bytes int64) bool { return b.history.Take(user, bytes) }, 3},
-		"writes whose time is over": {func(b *budget, user string, bytes int64) bool {
-			write := b.reserve(account{user: user})
-			defer write.release(true)
-			return write.take(bytes)
-		}, 7},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBudget(limit)
-			for user := range test.accounts {
-				for test.take(b, strconv.Itoa(user), step) {
-				}
-			}
-			require.False(t, test.take(b, "newcomer", least+1))
-			require.True(t, test.take(b, "newcomer", least))
-		})
-	}
+	require.Equal(t, []int{100, 100, 25, 2, 2, 2, 2, 2, 2, 2}, got[:10])
+	require.Equal(t, 2, got[39])
 }

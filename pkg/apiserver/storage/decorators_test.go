@@ -58,19 +58,6 @@ func TestDecoratorsAreListed(t *testing.T) {
 	require.Equal(t, listed, decoratorsOf(newPods(t, registry.StatusErrors(newGetter(t, etcd.Endpoint(), false)))), "without a watch cache")
 }
 
-// A custom resource has a cache for each version, and each keeps former states of the objects.
-func TestCachesAreCounted(t *testing.T) {
-	getter := newGetter(t, registrytesting.StartEtcd(t).Endpoint(), true)
-	first, ok := newPods(t, getter).(*boundedStorage)
-	require.True(t, ok)
-	require.EqualValues(t, 1, first.caches.Load())
-	t.Run("another version", func(t *testing.T) {
-		newPods(t, getter)
-		require.EqualValues(t, 2, first.caches.Load())
-	})
-	require.EqualValues(t, 1, first.caches.Load())
-}
-
 // newGetter returns how a server stores its kinds.
 func newGetter(t *testing.T, endpoint string, cached bool) generic.RESTOptionsGetter {
 	t.Helper()

@@ -20,9 +20,9 @@ limitations under the License.
 // line. Package registry adds the first, and the configuration of etcd has the last.
 //
 //   - statusErrorStorage of package registry explains the errors of etcd to clients.
-//   - boundedStorage charges lists and large objects to the budget of the request.
-//   - awaitedCache waits for a watch cache that is new.
-//   - movedStorage ends watches from before the objects were moved to this etcd, or of another etcd.
+//   - boundedStorage takes memory of the gate for lists and large objects.
+//   - currentStorage waits for a watch cache that is new, and ends watches from before the objects were moved to this etcd,
+//     or of another etcd.
 //   - Cacher is the library's watch cache, for resources that have one.
 //   - historicStorage begins that cache with the past, so that watches resume after a restart.
 //   - writingStorage writes by a client whose transactions have the conditions of references.

@@ -28,6 +28,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
@@ -140,18 +141,43 @@ func (h *history) check(group string, revision uint64) *apierrors.StatusError {
 	return nil
 }
 
-// movedStorage ends its watches when the objects turn out to have moved. It refuses watches that
-// begin before the move, or at a revision of another etcd.
-type movedStorage struct {
+// fillTimeout bounds the wait for a new cache.
+const fillTimeout = 15 * time.Second
+
+// currentStorage delays lists and watches until a new cache is filled. All caches of a CustomResourceDefinition are new
+// after each change of it. The library answers them with 429 until the cache has read the objects, and not every client
+// tries again.
+//
+// It ends its watches when the objects turn out to have moved, and refuses watches that begin before the move, or at a
+// revision of another etcd.
+type currentStorage struct {
 	storage.Interface
+	// wait waits until the cache is filled, which it is expected to be at the time filled.
+	wait    func(context.Context) error
+	filled  time.Time
 	history *history
 	group   string
 	// present is etcd's revision when it was last read.
 	present atomic.Uint64
 }
 
+func (s *currentStorage) await(ctx context.Context) {
+	if !time.Now().Before(s.filled) || s.ReadinessCheck() == nil {
+		return
+	}
+	ctx, cancel := context.WithDeadline(ctx, s.filled)
+	defer cancel()
+	_ = s.wait(ctx) // If it is still not ready, the library says so.
+}
+
+// GetList lists objects.
+func (s *currentStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	s.await(ctx)
+	return s.Interface.GetList(ctx, key, opts, list)
+}
+
 // Watch begins a watch, or one that only returns an error if the revision is too old or too large.
-func (s *movedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+func (s *currentStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	revision, err := strconv.ParseUint(opts.ResourceVersion, 10, 64)
 	if err != nil || ptr.Deref(opts.SendInitialEvents, false) {
 		revision = 0 // It begins with a list. If there is something else wrong with it, the library says so.
@@ -166,6 +192,7 @@ func (s *movedStorage) Watch(ctx context.Context, key string, opts storage.ListO
 	if !s.reached(ctx, revision) {
 		return ended(apierrors.NewResourceExpired(fmt.Sprintf("too large resource version: %d (%d): it is of another etcd", revision, s.present.Load()))), nil
 	}
+	s.await(ctx)
 	// The library does not stop a watch that it can't encode, but its context ends.
 	ctx, cancel := context.WithCancel(ctx)
 	inner, err := s.Interface.Watch(ctx, key, opts)
@@ -188,7 +215,7 @@ func (s *movedStorage) Watch(ctx context.Context, key string, opts storage.ListO
 // reached returns false if etcd has not reached a revision, so that a watch would wait for years.
 // Another replica may have written since the last look, so etcd itself decides. If etcd does not
 // answer, the library decides.
-func (s *movedStorage) reached(ctx context.Context, revision uint64) bool {
+func (s *currentStorage) reached(ctx context.Context, revision uint64) bool {
 	if revision <= s.present.Load() {
 		return true
 	}

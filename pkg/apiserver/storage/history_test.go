@@ -59,7 +59,7 @@ func TestWatchesThatNobodyStopsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHistory()
 		close(h.known)
-		store := &movedStorage{Interface: &watched{revision: 7}, history: h, group: "example.com"}
+		store := &currentStorage{Interface: &watched{revision: 7}, history: h, group: "example.com"}
 		ctx, cancel := context.WithCancel(t.Context())
 		var last watch.Interface
 		for _, revision := range []string{"", "0", "7"} {
@@ -83,7 +83,7 @@ func TestWatchesFromTheFuture(t *testing.T) {
 		h := newHistory()
 		close(h.known)
 		etcd := &watched{revision: 100}
-		store := &movedStorage{Interface: etcd, history: h, group: "example.com"}
+		store := &currentStorage{Interface: etcd, history: h, group: "example.com"}
 		for _, test := range []struct {
 			watch storage.ListOptions
 			// now is etcd's revision, and reads how often the storage has read that until then.

@@ -38,13 +38,12 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
 // withCache adds the decorators and, for resources that have one, the watch cache.
 func (s *Storage) withCache(getter generic.RESTOptionsGetter, raw rawStorage) generic.RESTOptionsGetter {
-	return watchHistory{getter, s.Etcd, raw, s.history, new(largeWrites), new(cacheCounts)}
+	return watchHistory{getter, s.Etcd, raw, s.history, new(sync.Map)}
 }
 
 // BaseStorage makes the stores of a Base work like those of the groups in Go. They bound their
@@ -62,16 +61,8 @@ type watchHistory struct {
 	etcd    *genericoptions.EtcdOptions
 	raw     rawStorage
 	history *history
-	writes  *largeWrites
-	caches  *cacheCounts
-}
-
-// cacheCounts has the number of watch caches of each resource.
-type cacheCounts struct{ counts sync.Map }
-
-func (c *cacheCounts) of(prefix string) *atomic.Int64 {
-	count, _ := c.counts.LoadOrStore(prefix, new(atomic.Int64))
-	return count.(*atomic.Int64)
+	// large are the largeObjects of each resource, by prefix: a custom resource has a cache for each version.
+	large *sync.Map
 }
 
 // GetRESTOptions returns how a resource is stored.
@@ -109,26 +100,19 @@ func (h watchHistory) decorator(newCache func(cacher.Config, storage.Interface) 
 			Indexers:            indexers,
 			Codec:               config.Codec,
 		}
-		large := new(limits.LargestObject)
+		known, _ := h.large.LoadOrStore(prefix, new(largeObjects))
+		large := known.(*largeObjects)
 
-		writing := &writingStorage{library, writer}                              // Writes have the conditions of references.
-		cacheConfig.Storage = &historicStorage{Interface: writing, large: large} // Only the cache begins with the past.
-		layer, err := newCache(cacheConfig, writing)                             // The Cacher reads its past, and etcd for all else.
+		writing := &writingStorage{library, writer}                                        // Writes have the conditions of references.
+		cacheConfig.Storage = &historicStorage{Interface: writing, large: large, key: key} // Only the cache begins with the past.
+		layer, err := newCache(cacheConfig, writing)                                       // The Cacher reads its past, and etcd for all else.
 		if err != nil {
 			destroy()
 			return nil, func() {}, err
 		}
-		caches := h.caches.of(prefix)
-		if layer.newObject != nil {
-			caches.Add(1)
-		}
-		moved := &movedStorage{Interface: layer.Interface, history: h.history, group: config.GroupResource.Group}                  // Also ends watches of the cache.
-		awaited := &awaitedCache{moved, layer.wait, time.Now().Add(fillTimeout)}                                                   // A new cache refuses lists and watches.
-		bounded := &boundedStorage{Interface: awaited, newObject: layer.newObject, large: large, writes: h.writes, caches: caches} // Charges for the results of all others.
+		current := &currentStorage{Interface: layer.Interface, wait: layer.wait, filled: time.Now().Add(fillTimeout), history: h.history, group: config.GroupResource.Group} // For lists and watches of the cache.
+		bounded := &boundedStorage{Interface: current, large: large}                                                                                                         // Charges for the results of all others.
 		return bounded, sync.OnceFunc(func() {
-			if layer.newObject != nil {
-				caches.Add(-1)
-			}
 			layer.stop()
 			destroy()
 		}), nil
@@ -138,9 +122,8 @@ func (h watchHistory) decorator(newCache func(cacher.Config, storage.Interface) 
 // cacheLayer is a watch cache, or etcd itself for a resource without one.
 type cacheLayer struct {
 	storage.Interface
-	newObject func() runtime.Object // Nil without a cache.
-	wait      func(context.Context) error
-	stop      func()
+	wait func(context.Context) error
+	stop func()
 }
 
 func cached(config cacher.Config, etcd storage.Interface) (cacheLayer, error) {
@@ -149,47 +132,14 @@ func cached(config cacher.Config, etcd storage.Interface) (cacheLayer, error) {
 		return cacheLayer{}, err
 	}
 	delegator := cacher.NewCacheDelegator(watchCache, etcd)
-	return cacheLayer{delegator, config.NewFunc, watchCache.Wait, func() {
+	return cacheLayer{delegator, watchCache.Wait, func() {
 		delegator.Stop()
 		watchCache.Stop()
 	}}, nil
 }
 
 func uncached(_ cacher.Config, etcd storage.Interface) (cacheLayer, error) {
-	return cacheLayer{etcd, nil, func(context.Context) error { return nil }, func() {}}, nil
-}
-
-// fillTimeout bounds the wait for a new cache.
-const fillTimeout = 15 * time.Second
-
-// awaitedCache delays lists and watches until a new cache is filled. All caches of a
-// CustomResourceDefinition are new after each change of it. The library answers them with 429
-// until the cache has read the objects, and not every client tries again.
-type awaitedCache struct {
-	storage.Interface
-	wait  func(context.Context) error
-	until time.Time
-}
-
-func (c *awaitedCache) await(ctx context.Context) {
-	if !time.Now().Before(c.until) || c.ReadinessCheck() == nil {
-		return
-	}
-	ctx, cancel := context.WithDeadline(ctx, c.until)
-	defer cancel()
-	_ = c.wait(ctx) // If it is still not ready, the library says so.
-}
-
-// GetList lists objects.
-func (c *awaitedCache) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
-	c.await(ctx)
-	return c.Interface.GetList(ctx, key, opts, list)
-}
-
-// Watch watches objects.
-func (c *awaitedCache) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	c.await(ctx)
-	return c.Interface.Watch(ctx, key, opts)
+	return cacheLayer{etcd, func(context.Context) error { return nil }, func() {}}, nil
 }
 
 // historicStorage is the source of a watch cache. Its first list shows the past. As after each
@@ -198,7 +148,8 @@ func (c *awaitedCache) Watch(ctx context.Context, key string, opts storage.ListO
 type historicStorage struct {
 	storage.Interface
 	// large observes the objects that the cache reads.
-	large  *limits.LargestObject
+	large  *largeObjects
+	key    func(runtime.Object) (string, error)
 	listed bool // Only the cache's reflector lists, one list after the other.
 	// present is the revision where the past of a watch ends, or 0 if it has ended. largePast is
 	// the size of the large objects that the watch has brought.
@@ -219,9 +170,17 @@ func (s *historicStorage) GetList(ctx context.Context, key string, opts storage.
 		return err
 	}
 	return meta.EachListItem(list, func(object runtime.Object) error {
-		s.large.Observe(object)
+		s.observe(object)
 		return nil
 	})
+}
+
+func (s *historicStorage) observe(object runtime.Object) int64 {
+	key, err := s.key(object)
+	if err != nil {
+		return 0 // It is a Status or a bookmark.
+	}
+	return s.large.observe(key, object)
 }
 
 func (s *historicStorage) list(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
@@ -265,7 +224,14 @@ func (s *historicStorage) Watch(ctx context.Context, key string, opts storage.Li
 // refillIfCompacted makes the cache list the present if the past is too large or can't be read.
 // Otherwise, the cache would try again and again.
 func (s *historicStorage) refillIfCompacted(event watch.Event) (watch.Event, bool) {
-	size := s.large.Observe(event.Object)
+	var size int64
+	if event.Type == watch.Deleted {
+		if key, err := s.key(event.Object); err == nil {
+			s.large.forget(key)
+		}
+	} else {
+		size = s.observe(event.Object)
+	}
 	present := s.present.Load()
 	if present == 0 {
 		return event, true

@@ -30,8 +30,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // filling is a storage whose cache is ready after some time.
@@ -79,11 +77,11 @@ func TestListsWaitForANewCache(t *testing.T) {
 		"not new, and it will be ready": {time.Second, time.Hour, time.Minute, 0, storage.ErrStorageNotReady},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for what, read := range map[string]func(context.Context, *awaitedCache) error{
-				"list": func(ctx context.Context, c *awaitedCache) error {
+			for what, read := range map[string]func(context.Context, *currentStorage) error{
+				"list": func(ctx context.Context, c *currentStorage) error {
 					return c.GetList(ctx, "/", storage.ListOptions{}, nil)
 				},
-				"watch": func(ctx context.Context, c *awaitedCache) error {
+				"watch": func(ctx context.Context, c *currentStorage) error {
 					_, err := c.Watch(ctx, "/", storage.ListOptions{})
 					return err
 				},
@@ -91,7 +89,7 @@ func TestListsWaitForANewCache(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					began := time.Now()
 					inner := filling{ready: began.Add(test.fills)}
-					c := &awaitedCache{inner, inner.wait, began.Add(fillTimeout - test.age)}
+					c := &currentStorage{Interface: inner, wait: inner.wait, filled: began.Add(fillTimeout - test.age), history: newHistory()}
 					ctx, cancel := context.WithTimeout(t.Context(), test.deadline)
 					defer cancel()
 					require.ErrorIs(t, read(ctx, c), test.err, what)
@@ -104,11 +102,11 @@ func TestListsWaitForANewCache(t *testing.T) {
 
 func TestHistoryThatIsTooLarge(t *testing.T) {
 	const size = 1 << 20
-	past := &historicStorage{Interface: versionedStorage{}, large: new(limits.LargestObject)}
+	past := &historicStorage{Interface: versionedStorage{}, large: new(largeObjects), key: nameKey}
 	past.present.Store(1000)
 	for at := range 100 {
 		event, keep := past.refillIfCompacted(watch.Event{Type: watch.Modified, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			ResourceVersion: strconv.Itoa(at + 1), Annotations: map[string]string{"a": strings.Repeat("x", size)},
+			Name: "a", ResourceVersion: strconv.Itoa(at + 1), Annotations: map[string]string{"a": strings.Repeat("x", size)},
 		}}})
 		require.True(t, keep)
 		if at < mostHistory/size-1 {
@@ -121,24 +119,34 @@ func TestHistoryThatIsTooLarge(t *testing.T) {
 	require.Zero(t, past.present.Load(), "the cache does not list what is stored now")
 }
 
-// Large objects that were stored before a server started, or by another, were not counted.
-func TestCacheTellsOfLargeObjects(t *testing.T) {
-	object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 100<<10)}}}
-	for name, see := range map[string]func(*historicStorage) error{
-		"listed": func(s *historicStorage) error {
-			return s.GetList(t.Context(), "/", storage.ListOptions{ResourceVersion: "1"}, &metav1.PartialObjectMetadataList{})
-		},
-		"written later": func(s *historicStorage) error {
-			s.refillIfCompacted(watch.Event{Type: watch.Added, Object: &object})
-			return nil
-		},
+func nameKey(object runtime.Object) (string, error) {
+	return storage.NoNamespaceKeyFunc("/things/", object)
+}
+
+// Large objects are known from the cache, also those that were stored before a server started, or by another.
+func TestLargeObjects(t *testing.T) {
+	object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: "1", Annotations: map[string]string{"a": strings.Repeat("x", 100<<10)}}}
+	small := object
+	small.Annotations = nil
+	source := &historicStorage{Interface: versionedStorage{object: object}, large: new(largeObjects), key: nameKey}
+	for _, step := range []struct {
+		name string
+		see  func()
+		want bool
+	}{
+		{"nothing", func() {}, false},
+		{"listed", func() {
+			require.NoError(t, source.GetList(t.Context(), "/", storage.ListOptions{ResourceVersion: "1"}, &metav1.PartialObjectMetadataList{}))
+		}, true},
+		{"changed to a small one", func() { source.refillIfCompacted(watch.Event{Type: watch.Modified, Object: &small}) }, false},
+		{"changed to a large one", func() { source.refillIfCompacted(watch.Event{Type: watch.Modified, Object: &object}) }, true},
+		{"a bookmark", func() {
+			source.refillIfCompacted(watch.Event{Type: watch.Bookmark, Object: &metav1.PartialObjectMetadata{}})
+		}, true},
+		{"deleted", func() { source.refillIfCompacted(watch.Event{Type: watch.Deleted, Object: &object}) }, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			source := &historicStorage{Interface: versionedStorage{object: object}, large: new(limits.LargestObject)}
-			require.True(t, source.large.None())
-			require.NoError(t, see(source))
-			require.False(t, source.large.None())
-		})
+		step.see()
+		require.Equal(t, step.want, source.large.size("/things/a") > 100<<10, step.name)
 	}
 }
 

@@ -53,7 +53,7 @@ func requireLine(t *testing.T, lines *bufio.Scanner, want string) {
 // A server that stops tells followers of streams, and waits until they know.
 func TestStreamsEndWithTheServer(t *testing.T) {
 	t.Parallel()
-	server := start(t, "--run-controllers=false", "--max-request-memory-bytes=1966080")
+	server := start(t, "--run-controllers=false", "--max-watches-per-user=2")
 	create(t, server.ClientConfig, "drill")
 	streams := []*bufio.Scanner{follow(t, server.ClientConfig), follow(t, server.ClientConfig)}
 	for _, lines := range streams {
@@ -61,7 +61,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	}
 	status, answered := answer(t, server.ClientConfig, progressPath+"?follow=true")
 	require.Equal(t, http.StatusTooManyRequests, answered.code)
-	require.Contains(t, status.Message, "this user has as many watches and streams")
+	require.Contains(t, status.Message, "too many watches and streams for user")
 
 	_, err := machines(t, server.ClientConfig).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "workshop.example.com/v1", "kind": "Run", "metadata": map[string]any{"name": "drill"}, "spec": map[string]any{"count": int64(1)},

@@ -26,12 +26,9 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // maxCertificateBytes bounds what the certificates of a client take while it is connected, 16 times their size.
@@ -51,26 +48,12 @@ func checkCertificates(req *http.Request) error {
 	return nil
 }
 
-// WithKnownCertificates ignores the certificates that no certificate authority of clients has issued. crypto/x509 tries
-// all of a client's certificates to verify one, up to a hundred signatures of several milliseconds for each request.
-// Here, only keys of certificate authorities are used, once for a connection. After a minute, or when the certificate
-// authorities change, they are used again.
+// knownCertificates are those of a connection's client that a certificate authority has issued. crypto/x509 tries all of
+// a client's certificates to verify one, up to a hundred signatures of several milliseconds for each request. Here, only
+// keys of certificate authorities are used, once for a connection. After a minute, or when the certificate authorities
+// change, they are used again.
 //
-// It authenticates nobody: certificates of users that are left are verified for each request.
-func WithKnownCertificates(next http.Handler, authorities dynamiccertificates.CAContentProvider) http.Handler {
-	if authorities == nil {
-		return next // Then the server asks for no certificates.
-	}
-	logs := limits.NewLogPace()
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if conn := connOf(req); conn != nil && req.TLS != nil && len(req.TLS.PeerCertificates) > 0 {
-			req.TLS = conn.known.of(req, authorities.CurrentCABundleContent(), logs)
-		}
-		next.ServeHTTP(w, req)
-	})
-}
-
-// knownCertificates are those of a connection.
+// Nobody is authenticated by them: certificates of users that are left are verified for each request.
 type knownCertificates struct {
 	mu sync.Mutex
 	// state is nil before the first request. It is that of the bundle and of the minute.

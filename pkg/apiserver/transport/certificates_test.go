@@ -52,7 +52,7 @@ func serveCertificates(t *testing.T, listener net.Listener) {
 	stop := make(chan struct{})
 	stopped, _, err := server.Serve(connections.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Certificates", fmt.Sprint(len(req.TLS.PeerCertificates)))
-	})), time.Minute, stop)
+	}), nil), time.Minute, stop)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		close(stop)

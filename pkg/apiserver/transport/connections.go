@@ -33,6 +33,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
@@ -71,8 +72,8 @@ type Connections struct {
 // NewConnections returns the Connections of a server that has none yet.
 func NewConnections(bounds limits.Bounds) *Connections {
 	return &Connections{
-		number: limits.NewBoundShares(leastConnections, int64(bounds.ConnectionsPerClient)),
-		memory: limits.NewBoundShares(leastStrangerBytes, strangerBytes),
+		number: limits.NewShares(3*int64(bounds.ConnectionsPerClient), int64(bounds.ConnectionsPerClient), min(leastConnections, int64(bounds.ConnectionsPerClient))),
+		memory: limits.NewShares(3*strangerBytes, strangerBytes, leastStrangerBytes),
 		open:   map[*conn]struct{}{},
 	}
 }
@@ -128,8 +129,10 @@ func (l *listener) Close() error {
 }
 
 // Handler must be around all others. It counts the requests of connections, and tells clients of a stopping server to
-// use others.
-func (c *Connections) Handler(next http.Handler) http.Handler {
+// use others. It also ignores certificates of clients that no certificate authority has issued. The authorities are nil
+// if the server asks for no certificates.
+func (c *Connections) Handler(next http.Handler, authorities dynamiccertificates.CAContentProvider) http.Handler {
+	logs := limits.NewLogPace()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if c.leaving.Load() {
 			w.Header().Set("Connection", "close") // HTTP/2 has GOAWAY sent.
@@ -145,6 +148,9 @@ func (c *Connections) Handler(next http.Handler) http.Handler {
 			w.Header().Set("Connection", "close")
 			http.Error(w, err.Error(), http.StatusRequestHeaderFieldsTooLarge)
 			return
+		}
+		if authorities != nil && req.TLS != nil && len(req.TLS.PeerCertificates) > 0 {
+			req.TLS = conn.known.of(req, authorities.CurrentCABundleContent(), logs)
 		}
 		next.ServeHTTP(w, req)
 		if req.ProtoMajor > 1 && conn.isStranger() {
@@ -327,16 +333,12 @@ func connOf(req *http.Request) *conn {
 	return local.conn
 }
 
-// WithAuthorizedClients exempts connections from the bound on memory once one of their requests is authorized. The
-// handler must be inside authorization.
-func WithAuthorizedClients(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		sender, ok := genericapirequest.UserFrom(req.Context())
-		if conn := connOf(req); conn != nil && ok && sender.GetName() != user.Anonymous {
-			conn.admit(false)
-		}
-		next.ServeHTTP(w, req)
-	})
+// Admit exempts the connection of an authorized request from the bound on memory, unless it is anonymous.
+func Admit(req *http.Request) {
+	sender, ok := genericapirequest.UserFrom(req.Context())
+	if conn := connOf(req); conn != nil && ok && sender.GetName() != user.Anonymous {
+		conn.admit(false)
+	}
 }
 
 // Trust exempts the connection of a request from all bounds. The front proxy sends the requests of many clients from
@@ -348,8 +350,8 @@ func Trust(req *http.Request) {
 	}
 }
 
-// Trusted reports whether Trust was called for a request of the same connection since WithKnownCertificates has last
-// verified its certificates.
+// Trusted reports whether Trust was called for a request of the same connection since its certificates were last
+// verified.
 func Trusted(req *http.Request) bool {
 	conn := connOf(req)
 	return conn != nil && req.TLS != nil && conn.trusted.Load() == req.TLS

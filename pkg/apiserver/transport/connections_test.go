@@ -47,7 +47,7 @@ var protocols = []string{"http/1.1", "h2"}
 // serve serves connections until the test ends.
 func serve(t *testing.T, connections *Connections, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
-	server := httptest.NewUnstartedServer(connections.Handler(handler))
+	server := httptest.NewUnstartedServer(connections.Handler(handler, nil))
 	server.EnableHTTP2 = true
 	server.Listener = connections.Listener(server.Listener)
 	server.StartTLS()
@@ -231,15 +231,13 @@ func TestMemoryOfConnections(t *testing.T) {
 			t.Run(name+" over "+protocol, func(t *testing.T) {
 				connections := NewConnections(limits.DefaultBounds())
 				var authorized bool
-				inner := WithAuthorizedClients(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-					authorized = !connOf(req).isStranger()
-					_, _ = io.Copy(io.Discard, req.Body)
-				}))
-				server := serve(t, connections, func(w http.ResponseWriter, req *http.Request) {
+				server := serve(t, connections, func(_ http.ResponseWriter, req *http.Request) {
 					if test.user != nil {
 						req = req.WithContext(genericapirequest.WithUser(req.Context(), test.user))
 					}
-					inner.ServeHTTP(w, req)
+					Admit(req)
+					authorized = !connOf(req).isStranger()
+					_, _ = io.Copy(io.Discard, req.Body)
 				})
 				client := newClient(t, protocol)
 				for n := range 50 {

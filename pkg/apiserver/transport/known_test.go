@@ -91,14 +91,14 @@ func TestKnownCertificates(t *testing.T) {
 	unrelated := newCA(t, "intermediate", nil)
 	authorities := &rotatedCA{}
 	connections := NewConnections(limits.DefaultBounds())
-	server := httptest.NewUnstartedServer(connections.Handler(WithKnownCertificates(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	server := httptest.NewUnstartedServer(connections.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var names []string
 		for _, certificate := range req.TLS.PeerCertificates {
 			names = append(names, certificate.Subject.CommonName)
 		}
 		w.Header().Set("Names", fmt.Sprint(names))
 		w.Header().Set("Verified", fmt.Sprintf("%p", req.TLS))
-	}), authorities)))
+	}), authorities))
 	server.EnableHTTP2 = true
 	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
 	server.Listener = connections.Listener(server.Listener)

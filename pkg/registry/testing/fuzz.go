@@ -37,7 +37,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/bodycost"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
@@ -143,7 +143,7 @@ func (s *Storage) seed(f *testing.F, e endpoint, serializer runtime.Serializer, 
 func (s *Storage) send(t *testing.T, e endpoint, encoding runtime.SerializerInfo, body []byte) {
 	t.Helper()
 	// Servers refuse bodies that are larger or have expensive numbers before they decode them.
-	if len(body) > fuzzBytes || bodycost.CheckQuantities(encoding.MediaType, body) != nil {
+	if _, err := new(limits.DefaultBounds()).CheckBody("create", encoding.MediaType, body); err != nil || len(body) > fuzzBytes {
 		return
 	}
 	kind, err := s.kind(e)

@@ -150,31 +150,6 @@ func TestTrack(t *testing.T) {
 	}
 }
 
-// Kube-apiserver takes a stream for a request, which occupies a seat of priority and fairness for
-// up to a minute. One user once took all of a level's, and others of it waited.
-func TestTrackTakesFewSeats(t *testing.T) {
-	t.Parallel()
-	k := newKubectl(t)
-	config := framework.Config(cp)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "follower", Groups: []string{"system:masters"}}
-	client, err := rest.HTTPClientFor(config)
-	require.NoError(t, err)
-	url := config.Host + trackPath(k) + "?follow=true"
-	for range 16 {
-		pizza, _ := track(t, client, url)
-		pizza.says("0 of 3 baked")
-	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	require.NoError(t, err)
-	response, err := client.Do(request)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusTooManyRequests, response.StatusCode)
-	require.Contains(t, string(body), "a user must not follow more than 16 streams at once through kube-apiserver")
-}
-
 // trackPath is where the margherita of newKubectl is tracked.
 func trackPath(k kubectl) string { return strings.Replace(bakePath(k), "/bake", "/track", 1) }
 
