@@ -234,7 +234,7 @@ func flags(cmd *cobra.Command, others ...*cobra.Command) (own []flag) {
 	return own
 }
 
-// shared tells whether a command and a server have the same flag.
+// shared reports whether a command and a server have the same flag.
 func shared(cmd, server *cobra.Command, name string) bool {
 	if server == nil {
 		return false
@@ -243,7 +243,7 @@ func shared(cmd, server *cobra.Command, name string) bool {
 	return !hidden(cmd, name) && other != nil && own.Usage == other.Usage && own.DefValue == other.DefValue
 }
 
-// hidden tells whether the --help of a command lacks a flag.
+// hidden reports whether the --help of a command lacks a flag.
 func hidden(cmd *cobra.Command, name string) bool {
 	found := cmd.Flag(name)
 	return found == nil || found.Hidden

@@ -180,7 +180,7 @@ const mostFlakes = 3
 // mostOutput is how many bytes of the output of a flake are kept.
 const mostOutput = 4096
 
-// explained tells whether failed tests alone explain the failure, so that they may run again.
+// explained reports whether failed tests alone explain the failure, so that they may run again.
 func (r *report) explained() bool {
 	failed := map[string]bool{}
 	for _, e := range r.failed {

@@ -104,7 +104,7 @@ func Options(plugins []Plugin) *genericoptions.AdmissionOptions {
 	return options
 }
 
-// Enabled tells whether the options enable a plugin.
+// Enabled reports whether the options enable a plugin.
 func Enabled(plugin Plugin, options *genericoptions.AdmissionOptions) bool {
 	disabled := options.DefaultOffPlugins.Union(sets.New(options.DisablePlugins...)).Difference(sets.New(options.EnablePlugins...))
 	return !disabled.Has(plugin.Name)

@@ -117,7 +117,7 @@ func rulesOf(matches *admissionregistrationv1.MatchResources) (rules []admission
 	return rules
 }
 
-// Concern tells whether rules are about some resource of a group. The function tells
+// Concern reports whether rules are about some resource of a group. The function tells
 // whether a resource is one of those that matter.
 func Concern(rules []admissionregistrationv1.RuleWithOperations, group string, has func(resource string) bool) bool {
 	return slices.ContainsFunc(rules, func(rule admissionregistrationv1.RuleWithOperations) bool {

@@ -43,7 +43,7 @@ type completedOptions struct {
 	egress func() (*egressselector.EgressSelector, error)
 }
 
-// Embedded tells whether etcd runs inside this server.
+// Embedded reports whether etcd runs inside this server.
 func (o CompletedOptions) Embedded() bool { return o.embeddedEtcd }
 
 // Complete returns the options with all derived values filled in. The receiver is not

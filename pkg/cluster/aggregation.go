@@ -45,7 +45,7 @@ const (
 	ServerHeader = "Server"
 )
 
-// OwnedByKube tells whether an APIService is kube-apiserver's own.
+// OwnedByKube reports whether an APIService is kube-apiserver's own.
 func OwnedByKube(apiService *apiregistrationv1.APIService) bool {
 	return apiService.Spec.Service == nil && apiService.Labels[ManagedLabel] != ""
 }

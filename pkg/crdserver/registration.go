@@ -211,7 +211,7 @@ func servedVersions(definition *apiextensionsv1.CustomResourceDefinition) []stri
 // registrar changes APIServices.
 type registrar struct {
 	apiServices apiservices.APIServiceInterface
-	// leadsHere tells whether a Service leads to this server.
+	// leadsHere reports whether a Service leads to this server.
 	leadsHere func(*apiregistrationv1.ServiceReference) bool
 }
 
@@ -223,7 +223,7 @@ func newRegistrar(config *rest.Config, leadsHere func(*apiregistrationv1.Service
 	return &registrar{client.ApiregistrationV1().APIServices(), leadsHere}, nil
 }
 
-// certified returns a function that tells whether a server has a certificate for a Service.
+// certified returns a function that reports whether a server has a certificate for a Service.
 // Without one, kube-apiserver does not accept it as the Service's server.
 func certified(serving *genericapiserver.SecureServingInfo) func(*apiregistrationv1.ServiceReference) bool {
 	return func(service *apiregistrationv1.ServiceReference) bool {

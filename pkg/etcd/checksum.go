@@ -39,7 +39,7 @@ func SealValue(key string, value []byte) []byte {
 	return slices.Concat([]byte(valuePrefix), valueSum(key, value), value)
 }
 
-// ValueIsSealed tells whether SealValue has made a value.
+// ValueIsSealed reports whether SealValue has made a value.
 func ValueIsSealed(stored []byte) bool { return bytes.HasPrefix(stored, []byte(valuePrefix)) }
 
 // OpenValue returns the value that SealValue was given; any other as it is.

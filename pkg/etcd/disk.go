@@ -73,7 +73,7 @@ func refuseWrites(reason *atomic.Pointer[error]) grpc.UnaryServerInterceptor {
 	}
 }
 
-// writes tells whether a request makes the database larger. Deletions are always possible.
+// writes reports whether a request makes the database larger. Deletions are always possible.
 func writes(request any) bool {
 	switch request := request.(type) {
 	case *etcdserverpb.PutRequest, *etcdserverpb.LeaseGrantRequest:

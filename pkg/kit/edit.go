@@ -224,7 +224,7 @@ var ofSubresources = regexp.MustCompile(`(?s)\n// \+genclient:method=\w+,verb=cr
 // withoutSubresources returns a file of a kind as CreateKind writes it.
 func withoutSubresources(text []byte) []byte { return ofSubresources.ReplaceAll(text, nil) }
 
-// declaresType tells whether a file declares a type.
+// declaresType reports whether a file declares a type.
 func declaresType(file *ast.File, name string) bool {
 	for _, declaration := range file.Decls {
 		types, ok := declaration.(*ast.GenDecl)

@@ -167,7 +167,7 @@ func (m *module) fileOfType(dir, name string) (string, error) {
 	return m.inPackage(dir, func(_ *token.FileSet, file *ast.File) bool { return declaresType(file, name) })
 }
 
-// tagged tells whether a type has a tag with that beginning.
+// tagged reports whether a type has a tag with that beginning.
 func (m *module) tagged(dir, name, tag string) (tagged bool, err error) {
 	_, err = m.inPackage(dir, func(_ *token.FileSet, file *ast.File) bool {
 		for _, comment := range tags(file, name) {
@@ -178,7 +178,7 @@ func (m *module) tagged(dir, name, tag string) (tagged bool, err error) {
 	return tagged, err
 }
 
-// hasField tells whether a struct of a package has a field.
+// hasField reports whether a struct of a package has a field.
 func (m *module) hasField(dir, name, field string) (has bool, err error) {
 	_, err = m.inPackage(dir, func(_ *token.FileSet, file *ast.File) bool {
 		ast.Inspect(file, func(node ast.Node) bool {

@@ -44,10 +44,10 @@ func newGroup(group, name string) (apiGroup, error) {
 	return apiGroup{group, name, title(name)}, checkName(name)
 }
 
-// OwnGoName tells whether clients need a tag to have the GoName. Without one, it is the group's first label.
+// OwnGoName reports whether clients need a tag to have the GoName. Without one, it is the group's first label.
 func (g apiGroup) OwnGoName() bool { return g.GoName != title(firstLabel(g.Name)) }
 
-// is tells whether two groups have the same name and packages.
+// is reports whether two groups have the same name and packages.
 func (g apiGroup) is(other apiGroup) bool { return g.Name == other.Name && g.Package == other.Package }
 
 // Title returns the group's name for sentences.

@@ -88,7 +88,7 @@ func (s *scope) name(owner, wanted string) string {
 	return name
 }
 
-// isTaken tells whether a name is unavailable to an owner. Apply configurations have a method With… for each
+// isTaken reports whether a name is unavailable to an owner. Apply configurations have a method With… for each
 // field, and a type …ApplyConfiguration for each type.
 func (s *scope) isTaken(name, owner string) bool {
 	const with, configuration = "With", "ApplyConfiguration"

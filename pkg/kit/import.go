@@ -66,7 +66,7 @@ type imported struct {
 	Definition string
 }
 
-// Uses tells whether the types of fields need a package.
+// Uses reports whether the types of fields need a package.
 func (i imported) Uses(name string) bool {
 	return slices.ContainsFunc(append(i.Structs, i.Root), func(s *goStruct) bool {
 		return slices.ContainsFunc(s.Fields, func(f *goField) bool { return strings.Contains(f.Type.String(), name+".") })
@@ -348,7 +348,7 @@ func declaredNames(file *ast.File, with func(*ast.TypeSpec) bool) (names []strin
 	return slices.DeleteFunc(names, func(name string) bool { return !ast.IsExported(name) })
 }
 
-// isKind tells whether a type embeds its kind and version.
+// isKind reports whether a type embeds its kind and version.
 func isKind(t *ast.TypeSpec) bool {
 	fields, ok := t.Type.(*ast.StructType)
 	return ok && slices.ContainsFunc(fields.Fields.List, func(field *ast.Field) bool {

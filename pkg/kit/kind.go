@@ -50,7 +50,7 @@ type KindOptions struct {
 	NoProtobuf bool
 }
 
-// OwnPlural tells whether Resource differs from the default.
+// OwnPlural reports whether Resource differs from the default.
 func (k *KindOptions) OwnPlural() bool { return k.Resource != k.Name.Plural() }
 
 // Preferred returns the version that clients prefer.
@@ -61,7 +61,7 @@ func (k *KindOptions) Preferred() string {
 	return k.Versions[0]
 }
 
-// Clients tells whether the kind has clients.
+// Clients reports whether the kind has clients.
 func (k *KindOptions) Clients() bool { return !k.NoClients }
 
 func (k *KindOptions) complete() error {
@@ -205,7 +205,7 @@ func (m *module) versionsWith(kind Name) (versions []string, err error) {
 	return versions, nil
 }
 
-// declares tells whether a package declares a type.
+// declares reports whether a package declares a type.
 func (m *module) declares(dir, name string) (bool, error) {
 	file, err := m.fileOfType(dir, name)
 	return file != "", err

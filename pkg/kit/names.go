@@ -138,7 +138,7 @@ func checkKind(name Name, clients bool) error {
 	return nil
 }
 
-// forSomeBuilds tells whether Go leaves out a file because of its name, on some systems or outside of tests.
+// forSomeBuilds reports whether Go leaves out a file because of its name, on some systems or outside of tests.
 func forSomeBuilds(name string) bool {
 	none := build.Context{Compiler: "gc", OpenFile: func(string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("package p")), nil }}
 	match, err := none.MatchFile("", name)

@@ -248,7 +248,7 @@ func (r *schemaReader) complete(field *goField, of *goStruct, path string, schem
 	field.Tags = append(field.Tags, tagsOf(t, schema)...)
 }
 
-// refusesEmpty tells whether an empty value is invalid, so that a field without a pointer can be required.
+// refusesEmpty reports whether an empty value is invalid, so that a field without a pointer can be required.
 func refusesEmpty(schema *apiextensionsv1.JSONSchemaProps) bool {
 	isEmpty := func(value apiextensionsv1.JSON) bool { return string(value.Raw) == `""` }
 	return !schema.Nullable && (schema.MinLength != nil && *schema.MinLength > 0 || len(schema.Enum) > 0 && !slices.ContainsFunc(schema.Enum, isEmpty))
@@ -327,13 +327,13 @@ func (r *schemaReader) elementOf(name, path string, schema *apiextensionsv1.JSON
 	return r.typeOf(name, path, schema)
 }
 
-// isExact tells whether a float64 can hold all integers of a number.
+// isExact reports whether a float64 can hold all integers of a number.
 func isExact(schema *apiextensionsv1.JSONSchemaProps) bool {
 	const limit = 1 << 53
 	return schema.Minimum != nil && *schema.Minimum >= -limit && schema.Maximum != nil && *schema.Maximum <= limit
 }
 
-// isConditions tells whether metav1.Condition can hold the elements of a list.
+// isConditions reports whether metav1.Condition can hold the elements of a list.
 func isConditions(schema *apiextensionsv1.JSONSchemaProps) bool {
 	element := schema.Items.Schema
 	if element.Type != "object" || element.Nullable || keepsUnknown(element) || element.XEmbeddedResource {

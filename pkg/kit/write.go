@@ -92,7 +92,7 @@ func generate(ctx context.Context, config codegen.Config) error {
 	return tidy(ctx, config.Module)
 }
 
-// changed tells whether the command has written a file.
+// changed reports whether the command has written a file.
 func (r *Result) changed() bool {
 	return slices.ContainsFunc(r.Files, func(f File) bool { return f.Change != Left })
 }

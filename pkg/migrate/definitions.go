@@ -72,15 +72,15 @@ type definition struct {
 	object *unstructured.Unstructured
 }
 
-// established tells whether kube-apiserver has accepted the names.
+// established reports whether kube-apiserver has accepted the names.
 func (d definition) established() bool {
 	return meta.IsStatusConditionTrue(d.Status.Conditions, "Established")
 }
 
-// converts tells whether a webhook converts between the versions.
+// converts reports whether a webhook converts between the versions.
 func (d definition) converts() bool { return byWebhook(d.Spec.Conversion) }
 
-// byWebhook tells whether a webhook does a conversion.
+// byWebhook reports whether a webhook does a conversion.
 func byWebhook(conversion json.RawMessage) bool {
 	var of struct {
 		Strategy string `json:"strategy"`
@@ -104,7 +104,7 @@ func (d definition) servedByKube() (names []string) {
 // hidden reports whether kube-apiserver serves none of the versions that clients have.
 func (d definition) hidden() bool { return len(d.servedByKube()) == 0 }
 
-// has tells whether there is a version, served or not.
+// has reports whether there is a version, served or not.
 func (d definition) has(name string) bool {
 	for _, version := range d.Spec.Versions {
 		if version.Name == name {

@@ -318,7 +318,7 @@ func (m *Migration) checkWritten(ctx context.Context, state State) error {
 	}
 }
 
-// lost tells whether the server lacks what kube-apiserver has of an object. Each write changes managedFields and the
+// lost reports whether the server lacks what kube-apiserver has of an object. Each write changes managedFields and the
 // generation.
 func (m *Migration) lost(ctx context.Context, move move, object *unstructured.Unstructured) (bool, error) {
 	key := move.Prefix + keyOf(object)

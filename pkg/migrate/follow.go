@@ -252,7 +252,7 @@ func (s *session) catchUp(ctx context.Context, moves []move, to target) error {
 	return nil
 }
 
-// expired tells whether an error means that objects can't be followed any further.
+// expired reports whether an error means that objects can't be followed any further.
 func expired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -384,7 +384,7 @@ func (m *Migration) eachTried(ctx context.Context, judge func(resource schema.Gr
 	return nil
 }
 
-// tryWrite tells whether the freeze denies a dry run of a patch or of a deletion. The patch could
+// tryWrite reports whether the freeze denies a dry run of a patch or of a deletion. The patch could
 // be invalid for other reasons, and another policy could refuse the deletion.
 func (m *Migration) tryWrite(ctx context.Context, move move, object *unstructured.Unstructured) (denied bool, err error) {
 	path := []string{"apis", move.from.Group, move.from.Version}

@@ -53,7 +53,7 @@ func (m *Migration) live(ctx context.Context) (clientv3.LeaseID, error) {
 	return lease.ID, nil
 }
 
-// Abandoned tells whether a migration keeps clients from writing, or has changed the definitions,
+// Abandoned reports whether a migration keeps clients from writing, or has changed the definitions,
 // although its process has ended. The key is that of the migration's state in the server's etcd.
 func Abandoned(ctx context.Context, etcd *clientv3.Client, stateKey string) (bool, error) {
 	_, abandoned, err := (&Migration{config: Config{Etcd: etcd, StateKey: stateKey}}).abandoned(ctx)
@@ -78,7 +78,7 @@ func (m *Migration) abandoned(ctx context.Context) (state State, abandoned bool,
 	return state, lease.TTL < 0, nil
 }
 
-// unsettled tells whether clients can't write, or the definitions are not as they were.
+// unsettled reports whether clients can't write, or the definitions are not as they were.
 func (s State) unsettled() bool {
 	switch s.Phase {
 	case Freezing, Switching, Releasing, Aborting:

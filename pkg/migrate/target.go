@@ -64,7 +64,7 @@ type wanted struct {
 type target interface {
 	// encode returns an object as the target is to have it.
 	encode(move, *unstructured.Unstructured) (wanted, error)
-	// notable tells whether the state is to name an object. before is what the target has.
+	// notable reports whether the state is to name an object. before is what the target has.
 	notable(object *unstructured.Unstructured, before *held) bool
 	// all returns the target's objects of a resource, by key, and a revision from before they were
 	// read. one returns one object, or nil.
@@ -374,7 +374,7 @@ func (throughKube) encode(move move, object *unstructured.Unstructured) (wanted,
 	return wanted{content: contentOf(data), object: object}, err
 }
 
-// ofBypass tells whether a manager of fields has written them in BypassVersion. If such a manager
+// ofBypass reports whether a manager of fields has written them in BypassVersion. If such a manager
 // stayed, no client could apply the object once that version is gone.
 func ofBypass(manager metav1.ManagedFieldsEntry) bool {
 	return path.Base(manager.APIVersion) == BypassVersion

@@ -299,7 +299,7 @@ func validateLost(of Schema, sent map[string]any, object runtime.Object, status 
 	return errs.ToAggregate()
 }
 
-// concerns tells whether an error of a field is about a path, or what is above or below.
+// concerns reports whether an error of a field is about a path, or what is above or below.
 func concerns(field, path string) bool {
 	// Errors of a scale are about JSON paths.
 	field = strings.TrimPrefix(strings.NewReplacer("[", ".", "]", "").Replace(field), ".")

@@ -109,7 +109,7 @@ func (s statusErrorStorage) creationFailure(err error, obj runtime.Object) error
 		"etcd has not answered in time, so that it is not known whether the object has been created: list %s before you create it again", s.resource), 0)
 }
 
-// validKey tells whether an object with the key can exist. A database behind kine can't even look up
+// validKey reports whether an object with the key can exist. A database behind kine can't even look up
 // a key with invalid UTF-8 or a NUL character. Therefore such an object is NotFound, also for
 // updates that would create it.
 func validKey(key string) bool { return utf8.ValidString(key) && !strings.Contains(key, "\x00") }

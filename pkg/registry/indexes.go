@@ -79,7 +79,7 @@ type indexSelector[O Object] struct {
 	kind         *Kind[O]
 }
 
-// Matches tells whether the attributes meet all requirements. An index equals a value
+// Matches reports whether the attributes meet all requirements. An index equals a value
 // if any of its values does, and differs from it if none does.
 func (s indexSelector[O]) Matches(attributes fields.Fields) bool {
 	for _, requirement := range s.requirements {

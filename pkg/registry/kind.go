@@ -106,7 +106,7 @@ type Kind[O Object] struct {
 	// AllowCreateOnUpdate lets a PUT create an object that does not exist. Server-side
 	// apply always does.
 	AllowCreateOnUpdate bool
-	// CheckGracefulDelete may set options.GracePeriodSeconds, and tells whether the object is deleted
+	// CheckGracefulDelete may set options.GracePeriodSeconds, and reports whether the object is deleted
 	// gracefully. It then stays, with a metadata.deletionTimestamp, until a client deletes it with a grace
 	// period of 0, as kubelets do with pods. By default, objects without finalizers are deleted at once.
 	// See rest.RESTGracefulDeleteStrategy.

@@ -122,7 +122,7 @@ func (r *reviewREST[O]) New() runtime.Object { return r.Review.New() }
 // Destroy does nothing: nothing is stored.
 func (*reviewREST[O]) Destroy() {}
 
-// NamespaceScoped tells whether Reviews are about a namespace.
+// NamespaceScoped reports whether Reviews are about a namespace.
 func (r *reviewREST[O]) NamespaceScoped() bool { return r.Namespaced }
 
 // GetSingularName returns the name for people.

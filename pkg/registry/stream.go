@@ -39,7 +39,7 @@ type Stream[O Object, P runtime.Object] struct {
 	// first line is about the current state. The options must have a field follow.
 	// Requests without it end with the request timeout.
 	Follow func(P) time.Duration
-	// Line describes an object without a line break, and tells whether the line is the
+	// Line describes an object without a line break, and reports whether the line is the
 	// last one. A line equal to the one before is not sent.
 	Line func(O) (line string, last bool)
 }

@@ -19,8 +19,8 @@ limitations under the License.
 //	/admit     fills in what an object leaves out (mutating admission)
 //	/validate  refuses what must not be stored (validating admission)
 //	/convert   converts custom resources between their versions
-//	/livez     tells whether the process works
-//	/readyz    tells whether admission can judge, and names what is missing
+//	/livez     reports whether the process works
+//	/readyz    reports whether admission can judge, and names what is missing
 //
 // The first three are below a path that only kube-apiserver knows, if there is one.
 //

@@ -101,7 +101,7 @@ func ForTest(t testing.TB) *Network {
 	return n
 }
 
-// Unable tells whether New failed since the user may not make hosts, or has not
+// Unable reports whether New failed since the user may not make hosts, or has not
 // installed what runs on them.
 func Unable(err error) bool {
 	return errors.Is(err, os.ErrPermission) || errors.Is(err, exec.ErrNotFound)

@@ -78,7 +78,7 @@ func (a *attached) copyPKI(dir string) error {
 	return os.CopyFS(dir, os.DirFS(filepath.Join(a.dir, "pki")))
 }
 
-// take tells whether the control plane has the component, and points the component to it.
+// take reports whether the control plane has the component, and points the component to it.
 // Servers are never taken.
 func (a *attached) take(component *Component) bool {
 	if a == nil || a.ports[component.name] == 0 || component.rank == rankServer {

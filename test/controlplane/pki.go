@@ -201,7 +201,7 @@ func (c Certificate) names() (dns []string, ips []net.IP) {
 	return dns, ips
 }
 
-// fits tells whether an issued certificate matches c, is signed by ca, and stays valid for some
+// fits reports whether an issued certificate matches c, is signed by ca, and stays valid for some
 // time.
 func (c Certificate) fits(cert *x509.Certificate, ca *CA) bool {
 	dns, ips := c.names()

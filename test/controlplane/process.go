@@ -75,7 +75,7 @@ func startFunction(run func(context.Context, []string) error, args []string) *pr
 	return p
 }
 
-// ended tells whether the process is gone.
+// ended reports whether the process is gone.
 func (p *process) ended() bool {
 	select {
 	case <-p.done:

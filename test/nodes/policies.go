@@ -206,7 +206,7 @@ func (p *policed) labelsOf(namespace string) map[string]string {
 	return nil
 }
 
-// selects tells whether a selector, which may be missing, selects the labels.
+// selects reports whether a selector, which may be missing, selects the labels.
 func selects(selector *metav1.LabelSelector, set map[string]string) bool {
 	if selector == nil {
 		return true

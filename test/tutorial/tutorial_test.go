@@ -160,7 +160,7 @@ func (b block) commands(t *testing.T) (commands []command) {
 	return commands
 }
 
-// matches tells whether an output is what the document says, where … stands for anything: alone
+// matches reports whether an output is what the document says, where … stands for anything: alone
 // in a line, for any number of lines.
 func matches(want, output string) bool {
 	var pattern strings.Builder

@@ -232,7 +232,7 @@ func TestGoAwayNamesTheLastRequest(t *testing.T) {
 	}
 }
 
-// closed tells whether a body was closed.
+// closed reports whether a body was closed.
 type closed struct {
 	io.Reader
 	closed bool

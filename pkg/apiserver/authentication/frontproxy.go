@@ -94,7 +94,7 @@ func (f *FrontProxy) Check() error {
 	return OverlapError(*subject)
 }
 
-// AuthenticateRequest returns the user of a request. ByFrontProxy tells whether a front proxy has
+// AuthenticateRequest returns the user of a request. ByFrontProxy reports whether a front proxy has
 // named that user.
 func (f *FrontProxy) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
 	if f.Check() != nil {
@@ -155,7 +155,7 @@ type frontProxied struct {
 	user.Info
 }
 
-// ByFrontProxy tells whether a front proxy has named the user. It has then authorized the request
+// ByFrontProxy reports whether a front proxy has named the user. It has then authorized the request
 // that it forwards.
 func ByFrontProxy(info user.Info) bool {
 	_, ok := info.(frontProxied)

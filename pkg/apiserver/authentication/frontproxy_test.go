@@ -251,7 +251,7 @@ func TestFrontProxyOfConnection(t *testing.T) {
 	}
 }
 
-// answer tells whether the connection had been verified, and whether its headers were believed.
+// answer reports whether the connection had been verified, and whether its headers were believed.
 type answer struct{ trusted, believed bool }
 
 func (a answer) String() string { return fmt.Sprintf("trusted %t, believed %t", a.trusted, a.believed) }

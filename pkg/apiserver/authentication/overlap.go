@@ -28,7 +28,7 @@ func OverlapError(subject string) error {
 	return fmt.Errorf("the request-header CA and the client CA overlap in %q and no --requestheader-allowed-names are set, so that every user with a client certificate could act as any other: give kube-apiserver a front-proxy CA of its own, or both servers the allowed names", subject)
 }
 
-// Overlap tells whether a user's certificate could pass for one of a front proxy. That is so
+// Overlap reports whether a user's certificate could pass for one of a front proxy. That is so
 // if the client CA has the key of a request-header CA, or is issued by one.
 // Upstream fault 29.
 func Overlap(requestHeader, client []*x509.Certificate) (subject string, ok bool) {

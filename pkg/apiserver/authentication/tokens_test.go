@@ -60,7 +60,7 @@ func (s *tokenServer) AuthenticateToken(_ context.Context, token string) (*authe
 	return &authenticator.Response{User: &user.DefaultInfo{Name: token}}, true, nil
 }
 
-// request tells whether a request with these headers is authenticated.
+// request reports whether a request with these headers is authenticated.
 func (s *tokenServer) request(t *testing.T, client string, header http.Header) bool {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodGet, "/", nil)

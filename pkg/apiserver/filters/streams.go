@@ -60,7 +60,7 @@ func (s *Streams) LongRunning(check genericapirequest.LongRunningRequestCheck) g
 	}
 }
 
-// has tells whether a request is for a stream and may go on. A request that is not followed takes
+// has reports whether a request is for a stream and may go on. A request that is not followed takes
 // its turn like every other request.
 func (s *Streams) has(req *http.Request, info *genericapirequest.RequestInfo) bool {
 	if !info.IsResourceRequest || info.Subresource == "" {
@@ -70,7 +70,7 @@ func (s *Streams) has(req *http.Request, info *genericapirequest.RequestInfo) bo
 	return s.always.Has(resource) || s.followed.Has(resource) && req.Method == http.MethodGet && follows(req)
 }
 
-// follows tells whether a request asks to follow a stream. It reads the parameter as the library
+// follows reports whether a request asks to follow a stream. It reads the parameter as the library
 // does.
 func follows(req *http.Request) bool {
 	follow := parameters(req.URL.RawQuery)["follow"]

@@ -68,7 +68,7 @@ func New(client *clientv3.Client, prefix string) *References {
 	return &References{client: client, prefix: strings.TrimSuffix(path.Join("/", prefix), "/") + "/", here: sets.New[schema.GroupResource]()}
 }
 
-// has tells whether this etcd has the objects of a resource. A transaction can't look into another one.
+// has reports whether this etcd has the objects of a resource. A transaction can't look into another one.
 func (r *References) has(resource schema.GroupResource) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -219,7 +219,7 @@ func (g *generation) clean(apis []API) error {
 	})
 }
 
-// eachFile calls a function for each file of the APIs and of their generated code. It tells whether the file is
+// eachFile calls a function for each file of the APIs and of their generated code. It reports whether the file is
 // generated.
 func (g *generation) eachFile(apis []API, do func(name string, generated bool) error) error {
 	for _, api := range apis {

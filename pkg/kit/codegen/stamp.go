@@ -137,7 +137,7 @@ func (g *generation) digest(apis []API, part func(name string, generated bool) (
 	return fmt.Sprintf("%x\n", digest.Sum(nil)), nil
 }
 
-// isLast tells whether a stamp has a fingerprint.
+// isLast reports whether a stamp has a fingerprint.
 func (g *generation) isLast(stamp, fingerprint string) bool {
 	last, err := os.ReadFile(g.file(stamp))
 	return err == nil && string(last) == fingerprint

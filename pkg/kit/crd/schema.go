@@ -257,7 +257,7 @@ func isEmptyObject(value any) bool {
 	return ok && len(object) == 0
 }
 
-// hasSize tells whether an empty value of a field counts as missing.
+// hasSize reports whether an empty value of a field counts as missing.
 func hasSize(field *props) bool {
 	return field.Type == "array" || field.Type == "object" && field.AdditionalProperties != nil || field.Type == "string" && field.Format == ""
 }
@@ -397,7 +397,7 @@ func (c *converter) applyOne(field *props, tag, path string) bool {
 	return true
 }
 
-// isBound tells whether kube-apiserver can compare integers with a bound. Otherwise it refuses every
+// isBound reports whether kube-apiserver can compare integers with a bound. Otherwise it refuses every
 // integer.
 func isBound(field *props, bound int64) bool {
 	number := float64(bound)

@@ -77,7 +77,7 @@ func packages() map[string]string {
 	return programs
 }
 
-// Known tells whether this package builds a program.
+// Known reports whether this package builds a program.
 func Known(name string) bool { return packages()[name] != "" }
 
 // Version returns the default version of Kubernetes, for instance "v1.37.1".

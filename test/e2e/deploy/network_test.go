@@ -38,14 +38,14 @@ type endpoint struct {
 // says.
 type network []networkingv1.NetworkPolicy
 
-// reaches tells whether both ends allow a connection.
+// reaches reports whether both ends allow a connection.
 func (n network) reaches(t *testing.T, from, to endpoint, port int32, protocol corev1.Protocol) bool {
 	t.Helper()
 	return n.allows(t, networkingv1.PolicyTypeEgress, from, to, to, port, protocol) &&
 		n.allows(t, networkingv1.PolicyTypeIngress, to, from, to, port, protocol)
 }
 
-// allows tells whether the policies of one end allow the other one.
+// allows reports whether the policies of one end allow the other one.
 func (n network) allows(t *testing.T, direction networkingv1.PolicyType, pod, peer, server endpoint, port int32, protocol corev1.Protocol) bool {
 	t.Helper()
 	isolated := false

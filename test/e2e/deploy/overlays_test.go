@@ -93,7 +93,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// versions returns what tells whether the objects of a kustomization have been changed.
+// versions returns what reports whether the objects of a kustomization have been changed.
 // That is the generation of those that have one, as their status changes by itself.
 func versions(t *testing.T, dir string) map[string]string {
 	t.Helper()

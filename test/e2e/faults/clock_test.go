@@ -53,7 +53,7 @@ var skewedClock = []byte{
 	0x48, 0x8b, 0x0d, 0x0a, 0, 0, 0, 0x48, 0x01, 0x0e, 0xc3, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90,
 }
 
-// clocksCanJump tells whether setClock works on this machine.
+// clocksCanJump reports whether setClock works on this machine.
 var clocksCanJump = runtime.GOOS == "linux" && runtime.GOARCH == "amd64"
 
 // setClock lets the clock of a process, and of nobody else, differ from that of the machine.
@@ -135,7 +135,7 @@ func sharedCode(pid int) (function [2]int64, base int64, err error) {
 	return function, 0, errors.New("the process has no vdso")
 }
 
-// runsIn waits until a process that is told to stop has stopped, and tells whether one of
+// runsIn waits until a process that is told to stop has stopped, and reports whether one of
 // its threads did so between two addresses.
 func runsIn(pid int, begin, end int64) (bool, error) {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))

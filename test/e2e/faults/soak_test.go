@@ -69,7 +69,7 @@ func (s series) growth() (growth, noise float64) {
 	return slope * float64(len(s)-1), quantile(residuals, 0.75) - quantile(residuals, 0.25)
 }
 
-// flat tells whether a series grew by no more than what its noise explains.
+// flat reports whether a series grew by no more than what its noise explains.
 func (s series) flat() bool {
 	growth, noise := s.growth()
 	return growth <= max(noise, tolerance*quantile(s, 0.5))

@@ -42,7 +42,7 @@ import (
 // CRDServerEtcd is the name of the etcd that StartCRDServer stores objects in.
 const CRDServerEtcd = "etcd-of-custom-resources"
 
-// WithCRDServer tells whether tests of custom resources run with crd-apiserver instead of
+// WithCRDServer reports whether tests of custom resources run with crd-apiserver instead of
 // kube-apiserver alone.
 func WithCRDServer() bool { return os.Getenv("E2E_CRD_APISERVER") != "" }
 

@@ -30,7 +30,7 @@ import (
 	"testing"
 )
 
-// Remote tells whether E2E_BASTION=true asks for a control plane that only SSH reaches.
+// Remote reports whether E2E_BASTION=true asks for a control plane that only SSH reaches.
 func Remote() bool { return os.Getenv("E2E_BASTION") == "true" }
 
 // AlsoRemote marks a test for SelectRemote. Such a test covers users' work with kubectl and clients
@@ -91,7 +91,7 @@ func unmarked(dir string) (names []string, err error) {
 	return names, nil
 }
 
-// marked tells whether AlsoRemote is one of the statements of a function.
+// marked reports whether AlsoRemote is one of the statements of a function.
 func marked(function *ast.FuncDecl) bool {
 	for _, statement := range function.Body.List {
 		expression, ok := statement.(*ast.ExprStmt)

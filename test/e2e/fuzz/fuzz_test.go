@@ -226,18 +226,18 @@ func (r *run) fail(n uint64, request request, how string) {
 	assert.Failf(r.t, "unexpected answer", "SEED=%d ONLY=%d is answered with %.500s\n%.4000s", r.seed, n, how, request)
 }
 
-// isFuture tells whether a request was for a resourceVersion that there is not yet.
+// isFuture reports whether a request was for a resourceVersion that there is not yet.
 func isFuture(code int, status metav1.Status) bool {
 	return code == http.StatusGatewayTimeout && strings.Contains(status.Message, "Too large resource version")
 }
 
-// isBusy tells whether the server had to wait for etcd or kube-apiserver for too long, which is no
+// isBusy reports whether the server had to wait for etcd or kube-apiserver for too long, which is no
 // fault if another attempt succeeds.
 func isBusy(code int, status metav1.Status) bool {
 	return code == http.StatusServiceUnavailable || code == http.StatusGatewayTimeout && !isFuture(code, status)
 }
 
-// isKubes tells whether kube-apiserver has answered itself, with an error to paths that name no
+// isKubes reports whether kube-apiserver has answered itself, with an error to paths that name no
 // resource, such as .../v1/proxy. This server answers such requests with 404.
 func isKubes(code int, status metav1.Status) bool {
 	return code == http.StatusInternalServerError && strings.Contains(status.Message, "failed to create RequestInfo")
@@ -340,7 +340,7 @@ func (d *door) send(ctx context.Context, r request) (code int, status metav1.Sta
 	return response.StatusCode, status, nil
 }
 
-// refused tells whether the client itself did not send a request.
+// refused reports whether the client itself did not send a request.
 func refused(err error) bool {
 	var record tls.RecordHeaderError
 	text := err.Error()

@@ -47,7 +47,7 @@ func TestOlderKubeAPIServer(t *testing.T) {
 		flags  []string
 		absent []string
 		policy func(*testing.T, kubernetes.Interface)
-		// enforced tells whether a pizza with one replica has met the policy.
+		// enforced reports whether a pizza with one replica has met the policy.
 		enforced func(replicas int32, err error) bool
 	}{
 		"emulated": {

@@ -116,7 +116,7 @@ func randomRules(random *rand.Rand, count int) []rbacv1.PolicyRule {
 	return rules
 }
 
-// namesNothing tells whether a user of these has a rule for the empty name.
+// namesNothing reports whether a user of these has a rule for the empty name.
 func namesNothing(user int) bool { return user%10 == 0 }
 
 func oneOf(random *rand.Rand, values ...string) string { return values[random.IntN(len(values))] }

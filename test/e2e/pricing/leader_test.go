@@ -46,7 +46,7 @@ func get(ctx context.Context, replica *controlplane.Component, path string) (str
 	return string(body), err
 }
 
-// leads tells whether a replica says of itself that it runs the controllers.
+// leads reports whether a replica says of itself that it runs the controllers.
 func leads(t *testing.T, replica *controlplane.Component) bool {
 	t.Helper()
 	metrics, err := get(t.Context(), replica, "/metrics")

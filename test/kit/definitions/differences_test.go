@@ -84,7 +84,7 @@ func (e *explanation) explains(d difference) bool {
 	return true
 }
 
-// isBroken tells whether the explanation says that a definition can't be served at all.
+// isBroken reports whether the explanation says that a definition can't be served at all.
 func (e *explanation) isBroken(definition string) bool {
 	return slices.Contains([]string{"import", "generate", "build", "serve"}, e.Change) && regexp.MustCompile(`^(?:`+e.Definition+`)$`).MatchString(definition)
 }

@@ -163,7 +163,7 @@ type trial struct {
 	verdicts        []verdict
 }
 
-// has tells whether the servers differ in that way.
+// has reports whether the servers differ in that way.
 func (t *trial) has(text string) bool {
 	return t != nil && slices.ContainsFunc(t.verdicts, func(verdict verdict) bool { return verdict.text == text })
 }

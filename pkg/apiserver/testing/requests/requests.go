@@ -38,7 +38,7 @@ func As(req *http.Request, name string) *http.Request {
 	return req.WithContext(genericapirequest.WithUser(req.Context(), &user.DefaultInfo{Name: name}))
 }
 
-// IsWatch tells whether the verb of a request is watch.
+// IsWatch reports whether the verb of a request is watch.
 func IsWatch(_ *http.Request, info *genericapirequest.RequestInfo) bool { return info.Verb == "watch" }
 
 // NewCodecs know the types of every API and those of the library's example.
@@ -82,7 +82,7 @@ func RequireStatus(t *testing.T, answer *httptest.ResponseRecorder, message stri
 	}
 }
 
-// says tells whether a message is the wanted one, which may end in "…".
+// says reports whether a message is the wanted one, which may end in "…".
 func says(got, want string) bool {
 	if start, ok := strings.CutSuffix(want, "…"); ok {
 		return strings.HasPrefix(got, start)

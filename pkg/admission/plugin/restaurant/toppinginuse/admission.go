@@ -140,7 +140,7 @@ func (p *plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	})
 }
 
-// ends tells whether an update removes the last finalizer of a topping that is being deleted.
+// ends reports whether an update removes the last finalizer of a topping that is being deleted.
 func ends(topping metav1.Object, updated runtime.Object) bool {
 	object, err := meta.Accessor(updated)
 	return err == nil && topping.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0
