@@ -19,6 +19,7 @@ package limits
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -55,6 +56,8 @@ const (
 	listFactor, indentedFactor, writeFactor = 4, 16, 12
 	// retrySeconds is when a client may hope that others have finished.
 	retrySeconds = 1
+	// statusClientClosedRequest is what nginx, and others after it, log for such requests.
+	statusClientClosedRequest = 499
 )
 
 // defaultRequestMemory is half of GOMEMLIMIT.
@@ -82,9 +85,9 @@ func isOfCluster(account string) bool {
 }
 
 // WithGate bounds the memory that large bodies, lists and objects take together, and how many watches and streams an
-// account has. What it can't admit gets 429 with Retry-After. Check returns how much memory a body takes, or why it is
-// refused. The gate belongs behind authorization, so that the server reads bodies only from clients that may write. It
-// calls admit for each request, which must not be nil.
+// account has. What it can't admit gets 429 with Retry-After. Work on a request goes on when its client has left. The
+// gate belongs behind authorization, so that the server reads bodies only from clients that may write. It calls admit for
+// each request, which must not be nil.
 func WithGate(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds, maxBody int64, admit func(*http.Request)) http.Handler {
 	memory := NewShares(bounds.RequestMemory, bounds.RequestMemory/accountPart, 0)
 	watches := NewShares(math.MaxInt64, int64(bounds.WatchesPerUser), 0)
@@ -116,9 +119,21 @@ func WithGate(next http.Handler, serializer runtime.NegotiatedSerializer, longRu
 			next.ServeHTTP(w, req)
 			return
 		}
+		// The library takes it for its own failure if a client leaves.
+		// Upstream fault 82.
+		if errors.Is(req.Context().Err(), context.Canceled) {
+			w.WriteHeader(statusClientClosedRequest)
+			return
+		}
+		ctx := context.WithoutCancel(req.Context())
+		if deadline, ok := req.Context().Deadline(); ok {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, deadline)
+			defer cancel()
+		}
 		part := &reservation{shares: memory, account: account, most: bounds.RequestMemory / accountPart, verb: info.Verb, indented: prefersIndented(req)}
 		defer part.release()
-		req = req.WithContext(context.WithValue(req.Context(), reservationKey{}, part))
+		req = req.WithContext(context.WithValue(ctx, reservationKey{}, part))
 		if hasBody(info.Verb) {
 			if err := part.readBody(req, bounds, maxBody); err != nil {
 				refuse(err)

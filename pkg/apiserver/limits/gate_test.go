@@ -23,6 +23,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -226,5 +227,32 @@ func TestNamespacesOfPaths(t *testing.T) {
 		} else {
 			requests.RequireStatus(t, response, want, http.StatusBadRequest)
 		}
+	}
+}
+
+// Clients that leave are no failures of the server.
+func TestClientsThatLeave(t *testing.T) {
+	for name, test := range map[string]struct {
+		early bool
+		want  int
+	}{
+		"before the work": {true, statusClientClosedRequest},
+		"during it":       {false, http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, leave := context.WithDeadline(t.Context(), time.Now().Add(time.Hour))
+			defer leave()
+			handler := WithGate(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				leave()
+				_, ends := req.Context().Deadline()
+				assert.True(t, ends)
+				assert.NoError(t, req.Context().Err())
+			}), requests.NewCodecs(), requests.IsWatch, DefaultBounds(), mebibyte, admit)
+			if test.early {
+				leave()
+			}
+			request := requests.As(requests.WithInfo(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil), "get"), "anna")
+			require.Equal(t, test.want, requests.Serve(handler, request).Code)
+		})
 	}
 }
