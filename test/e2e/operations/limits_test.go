@@ -18,6 +18,7 @@ package operations
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -39,9 +40,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
@@ -472,4 +475,23 @@ func TestReviewsPassPriorities(t *testing.T) {
 	}
 	close(together)
 	all.Wait()
+}
+
+// The agents of a DaemonSet share an account. A bound of watches by account once stopped them.
+func TestInformersOfAnAccount(t *testing.T) {
+	const informers = 1500
+	admitReaders(t, cp.KubeAPIServer, "agents")
+	config := framework.ConfigFor(t, cp, cp.KubeAPIServer, "agents")
+	config.QPS = -1
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var synced []cache.InformerSynced
+	for range informers {
+		factory := externalversions.NewSharedInformerFactoryWithOptions(versioned.NewForConfigOrDie(config), 0, externalversions.WithNamespace(metav1.NamespaceDefault))
+		synced = append(synced, factory.Restaurant().V1().Pizzas().Informer().HasSynced)
+		factory.StartWithContext(ctx)
+	}
+	patience, cancel := context.WithTimeout(ctx, controlplane.Patience)
+	defer cancel()
+	require.True(t, cache.WaitForCacheSync(patience.Done(), synced...))
 }
