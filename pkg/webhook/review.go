@@ -44,7 +44,7 @@ const (
 	bodyTime = 5 * time.Second
 )
 
-// memory bounds the memory of all reviews in work. A client may have as much of it as it leaves to others: any pod can
+// memory bounds the memory of all reviews in work. A client may hold no more of it than is left for others: any pod can
 // reach the port. Reviews wait for it when their bodies have arrived, which transport.Connections bounds.
 type memory struct {
 	*limits.Shares

@@ -14,7 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package limits bounds what one request, the requests of one user, and all requests together may
-// take. They take memory, time to send a body or to read a response, and places among the requests in
-// work.
+// Package limits bounds what a request may cost, and the memory, the time of slow clients and the watches that requests
+// take together.
 package limits

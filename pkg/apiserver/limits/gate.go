@@ -69,9 +69,9 @@ func defaultRequestMemory() int64 {
 	return limit / 2
 }
 
-// Account returns the name under which bounds by user count a user's requests. ServiceAccounts of a namespace
+// accountOf returns the name under which bounds by user count a user's requests. ServiceAccounts of a namespace
 // share one, except in kube-system.
-func Account(user string) string {
+func accountOf(user string) string {
 	namespace, _, err := serviceaccount.SplitUsername(user)
 	if err == nil && namespace != metav1.NamespaceSystem {
 		return serviceaccount.MakeNamespaceGroupName(namespace)
@@ -107,7 +107,7 @@ func WithGate(next http.Handler, serializer runtime.NegotiatedSerializer, longRu
 			refuse(apierrors.NewBadRequest(fmt.Sprintf("the namespace %q %s", info.Namespace, strings.Join(reasons, ", "))))
 			return
 		}
-		account := Account(sender.GetName())
+		account := accountOf(sender.GetName())
 		if longRunning(req, info) {
 			if !isOfCluster(account) {
 				if !watches.Take(account, 1) {

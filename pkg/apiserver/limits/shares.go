@@ -18,7 +18,7 @@ package limits
 
 import "sync"
 
-// Shares is a per-client quota over a common pool. A client may have as much of it as it leaves to others: however
+// Shares is a per-client quota over a common pool. A client may hold no more of it than is left for others: however
 // many clients there are, the next one finds some.
 type Shares struct {
 	// most is how much a client may have. The part kept is for clients that have no more than the least.

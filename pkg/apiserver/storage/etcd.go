@@ -208,7 +208,7 @@ func (o Config) applyStored(options *genericoptions.EtcdOptions, config *generic
 		return nil, checksummed{}, err
 	}
 	// Priority and fairness gets no counts of objects. With them, a list could take up to a hundred seats, and a single
-	// slow reader a priority level. WithMemoryBounds counts sizes.
+	// slow reader a priority level. The gate counts sizes.
 	if err := options.ApplyWithStorageFactoryTo(factory, config); err != nil {
 		return nil, checksummed{}, fmt.Errorf("--encryption-provider-config, or another flag of etcd: %w", err)
 	}
