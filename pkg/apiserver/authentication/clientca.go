@@ -17,6 +17,7 @@ limitations under the License.
 package authentication
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"fmt"
@@ -81,4 +82,31 @@ func (p primedCA) complete() bool {
 		}
 	}
 	return true
+}
+
+// OverlapError explains the risk of an overlap in the certificate authority of this subject,
+// and the fix.
+func OverlapError(subject string) error {
+	return fmt.Errorf("the request-header CA and the client CA overlap in %q and no --requestheader-allowed-names are set, so that every user with a client certificate could act as any other: give kube-apiserver a front-proxy CA of its own, or both servers the allowed names", subject)
+}
+
+// Overlap reports whether a user's certificate could pass for one of a front proxy. That is so
+// if the client CA has the key of a request-header CA, or is issued by one.
+// Upstream fault 29.
+func Overlap(requestHeader, client []*x509.Certificate) (subject string, ok bool) {
+	roots := x509.NewCertPool()
+	for _, ca := range requestHeader {
+		roots.AddCert(ca)
+	}
+	for _, ca := range client {
+		for _, front := range requestHeader {
+			if bytes.Equal(ca.RawSubjectPublicKeyInfo, front.RawSubjectPublicKeyInfo) {
+				return ca.Subject.String(), true
+			}
+		}
+		if _, err := ca.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err == nil {
+			return ca.Subject.String(), true
+		}
+	}
+	return "", false
 }

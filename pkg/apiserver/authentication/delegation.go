@@ -14,6 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package authentication guards the library's authenticators. Request headers are believed
+// only while no user could send them. The client CAs are known before the first connection.
+// Requests without an identity are refused.
 package authentication
 
 import (

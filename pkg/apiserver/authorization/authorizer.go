@@ -14,15 +14,19 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package authorization makes fewer SubjectAccessReviews answer more requests.
 package authorization
 
 import (
 	"context"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
@@ -107,4 +111,62 @@ func jsonBytes(text string) int {
 		}
 	}
 	return size
+}
+
+// AskForAllNames returns an authorizer that first asks whether a user may do the same to
+// objects of all names. Only if that is not allowed, it asks about the name in the request. So
+// a cache in the delegate holds one answer for a user without rules for single names, instead
+// of one for each object.
+//
+// It does so only for requests that the front proxy has sent: kube-apiserver has authorized
+// exactly these, name and all, before it forwarded them. The two reviews differ for an
+// authorizer of the cluster that allows all names but forbids some. So reviews for direct
+// requests, impersonation and admission policies keep the name. RBAC has such a case: a rule
+// with the resourceName "" allows the review without a name, but none with a name.
+func AskForAllNames(delegate authorizer.Authorizer) authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(func(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+		if authorizedByFrontProxy(ctx, attributes) {
+			if decision, reason, err := delegate.Authorize(ctx, allNames{attributes}); err != nil || decision == authorizer.DecisionAllow {
+				return decision, reason, err
+			}
+		}
+		return delegate.Authorize(ctx, attributes)
+	})
+}
+
+// authorizedByFrontProxy reports whether the attributes are those of a request for an object
+// that the front proxy has sent for the same user.
+func authorizedByFrontProxy(ctx context.Context, attributes authorizer.Attributes) bool {
+	info, ok := genericapirequest.RequestInfoFrom(ctx)
+	return ok && info.IsResourceRequest && attributes.IsResourceRequest() && attributes.GetName() != "" &&
+		authentication.ByFrontProxy(attributes.GetUser()) &&
+		attributes.GetName() == info.Name && attributes.GetVerb() == info.Verb &&
+		attributes.GetNamespace() == info.Namespace && attributes.GetAPIGroup() == info.APIGroup &&
+		attributes.GetResource() == info.Resource && attributes.GetSubresource() == info.Subresource
+}
+
+// allNames are attributes without the name, which stand for all names.
+type allNames struct {
+	authorizer.Attributes
+}
+
+// GetName returns the empty name.
+func (allNames) GetName() string { return "" }
+
+// WithRetryableDenials returns an authorizer that reports requests that kube-apiserver could
+// not be asked about. It calls note with the context of such a request. It waits for the
+// delegate no longer than the timeout. That also covers watches and streams, which have no deadline
+// of their own, and would wait for their turn without a limit.
+//
+// Upstream fault 20.
+func WithRetryableDenials(delegate authorizer.Authorizer, timeout time.Duration, note func(context.Context)) authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(func(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+		bounded, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		decision, reason, err := delegate.Authorize(bounded, attributes)
+		if err != nil {
+			note(ctx)
+		}
+		return decision, reason, err
+	})
 }

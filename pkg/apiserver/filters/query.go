@@ -14,6 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package filters holds the HTTP handlers between a client and the library's handlers. They
+// refuse requests that would cost too much, and answer with a metav1.Status where the
+// library does not. They know no group.
 package filters
 
 import (
@@ -26,6 +29,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
@@ -126,5 +130,29 @@ func checkParameter(b limits.Bounds, name string, values []string) error {
 	case requirements && commas >= b.SelectorRequirements:
 		return apierrors.NewBadRequest(fmt.Sprintf("the query parameter %q must not have more than %d requirements and values", name, b.SelectorRequirements))
 	}
+	return nil
+}
+
+// impersonation is the prefix of all headers that name another user.
+const impersonation = "Impersonate-"
+
+// checkDirect leaves impersonation and audit IDs to the front proxy.
+//
+// It refuses impersonation by other clients. The library asks for two SubjectAccessReviews of
+// each such request before priority and fairness. With them, a user without any permission could
+// keep this server from all others. It also drops audit IDs, since a client could take the one of
+// another request.
+func checkDirect(req *http.Request) error {
+	for name := range req.Header {
+		if strings.HasPrefix(name, impersonation) {
+			return &apierrors.StatusError{ErrStatus: metav1.Status{
+				Status:  metav1.StatusFailure,
+				Code:    http.StatusForbidden,
+				Reason:  metav1.StatusReasonForbidden,
+				Message: "this server impersonates nobody: send the request to kube-apiserver, which does, and forwards it",
+			}}
+		}
+	}
+	req.Header.Del(auditinternal.HeaderAuditID)
 	return nil
 }

@@ -30,7 +30,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/munnerz/goautoneg"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -282,31 +281,14 @@ func (r *reservation) has() int64 {
 	return r.taken
 }
 
-// prefersIndented reports whether a client may get an answer indented, as the library decides that. Clauses with other
-// parameters, or for protobuf, do not apply to each kind.
+// prefersIndented reports whether a client may get an answer in YAML, or indented. It says so rather too often.
 func prefersIndented(req *http.Request) bool {
-	if strings.Contains(req.URL.RawQuery, "pretty") { // Escaped, it does not count.
-		if pretty, err := strconv.ParseBool(req.URL.Query().Get("pretty")); err == nil {
-			return pretty || prefersYAML(req)
-		}
+	accept := strings.ToLower(req.Header.Get("Accept"))
+	if strings.Contains(accept, "yaml") || strings.Contains(accept, "pretty") {
+		return true
 	}
-	for _, program := range []string{"curl", "Wget", "Mozilla/5.0"} {
-		if strings.HasPrefix(req.UserAgent(), program) {
-			return true
-		}
+	if pretty, err := strconv.ParseBool(req.URL.Query().Get("pretty")); err == nil {
+		return pretty
 	}
-	return prefersYAML(req)
-}
-
-func prefersYAML(req *http.Request) bool {
-	for _, clause := range goautoneg.ParseAccept(req.Header.Get("Accept")) {
-		_, pretty := clause.Params["pretty"]
-		switch kind := clause.Type + "/" + clause.SubType; {
-		case kind == runtime.ContentTypeYAML || pretty:
-			return true
-		case len(clause.Params) == 0 && (kind == runtime.ContentTypeJSON || kind == "application/*" || kind == "*/*"):
-			return false
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"curl", "Wget", "Mozilla/5.0"}, func(program string) bool { return strings.HasPrefix(req.UserAgent(), program) })
 }

@@ -127,7 +127,7 @@ func TestReserve(t *testing.T) {
 		"objects that are changed":   {object(5), object(2), "patch", "/", "", "", objects},
 		"YAML":                       {list(8), list(2), "list", "/", "application/yaml", "", lists},
 		"larger YAML":                {list(1), list(3), "list", "/", "application/yaml", "", indented},
-		"YAML if need be":            {list(1), list(3), "list", "/", "application/json, application/yaml", "", ""},
+		"YAML if need be":            {list(1), list(3), "list", "/", "application/json, application/yaml", "", indented},
 		"JSON if need be":            {list(1), list(3), "list", "/", "application/yaml, application/json;q=0.1", "", indented},
 		"indented JSON":              {list(1), list(3), "list", "/?pretty=true", "", "", indented},
 		"indented by Accept":         {list(1), list(3), "list", "/", "application/json;pretty=1", "", indented},

@@ -19,10 +19,12 @@ package requirements
 import (
 	"context"
 	"crypto/x509"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/server/egressselector"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/klog/v2"
@@ -99,4 +101,75 @@ func (s *Server) awaitServingCert(ctx context.Context, core *rest.Config) (*cert
 		return nil, err
 	}
 	return manager, cluster.Await(ctx, "the serving certificate", manager.Sync)
+}
+
+// The flags that name the files of clients of kube-apiserver.
+const (
+	coreKubeconfig           = "kubeconfig"
+	authenticationKubeconfig = "authentication-kubeconfig"
+	authorizationKubeconfig  = "authorization-kubeconfig"
+)
+
+// clients reach kube-apiserver, each by the kubeconfig of its flag, which is loaded here
+// and nowhere else.
+type clients struct {
+	core, authentication, authorization *client
+}
+
+// client reaches a kube-apiserver. Callers copy the config to change it.
+type client struct {
+	kubernetes.Interface
+	config *rest.Config
+}
+
+func (s *Server) newClients() (c clients, err error) {
+	for _, each := range []struct {
+		client     **client
+		flag, path string
+	}{
+		// The others have the same file by default, and problems name the first flag.
+		{&c.core, coreKubeconfig, s.CoreKubeconfig},
+		{&c.authentication, authenticationKubeconfig, s.Authentication.RemoteKubeConfigFile},
+		{&c.authorization, authorizationKubeconfig, s.AuthorizationKubeconfig},
+	} {
+		config, err := s.kubeconfig(each.flag, each.path)
+		if err != nil {
+			return clients{}, err
+		}
+		clientset, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return clients{}, err
+		}
+		*each.client = &client{clientset, config}
+	}
+	return c, nil
+}
+
+// Kubeconfig returns the configuration of the clients of kube-apiserver that are not for
+// reviews.
+func (s *Server) Kubeconfig() (*rest.Config, error) {
+	return s.kubeconfig(coreKubeconfig, s.CoreKubeconfig)
+}
+
+// kubeconfig loads the configuration of a client of kube-apiserver, with the dialer of the
+// egress selection.
+// Upstream fault 47.
+func (s *Server) kubeconfig(flag, path string) (*rest.Config, error) {
+	config, err := cluster.Kubeconfig(flag, path)
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = UserAgent(s.Name)
+	// kube-apiserver itself says when it is asked too much.
+	config.QPS = -1
+	// The warnings that kube-apiserver sends are for people.
+	config.WarningHandler = rest.NoWarnings{}
+	config.Dial, err = s.Egress(egressselector.ControlPlane.AsNetworkContext())
+	return config, err
+}
+
+// UserAgent is the library's with the name of the server in place of the program's.
+func UserAgent(name string) string {
+	_, version, _ := strings.Cut(rest.DefaultKubernetesUserAgent(), "/")
+	return name + "/" + version
 }

@@ -34,12 +34,13 @@ import (
 type checksummed struct {
 	encryption value.ResourceTransformers // Nil if nothing is encrypted.
 	write      bool
+	large      largeObjects
 }
 
 // TransformerForResource returns a transformer that adds and verifies the checksums of a
 // resource's objects.
 func (c checksummed) TransformerForResource(resource schema.GroupResource) value.Transformer {
-	return checksumTransformer{c.encryptionOf(resource), c.write}
+	return checksumTransformer{c.encryptionOf(resource), c.write, c.large}
 }
 
 // encryptionOf returns a resource's transformer without the checksum.
@@ -53,13 +54,16 @@ func (c checksummed) encryptionOf(resource schema.GroupResource) value.Transform
 type checksumTransformer struct {
 	value.Transformer
 	write bool
+	large largeObjects
 }
 
 // TransformFromStorage returns the value that was written, or registry.ErrDamaged. A value
 // without a checksum is stale: the next update of its object adds one, even if it changes
 // nothing.
 func (t checksumTransformer) TransformFromStorage(ctx context.Context, stored []byte, dataCtx value.Context) ([]byte, bool, error) {
-	content, err := etcd.OpenValue(string(dataCtx.AuthenticatedData()), stored)
+	key := string(dataCtx.AuthenticatedData())
+	t.large.observe(key, len(stored))
+	content, err := etcd.OpenValue(key, stored)
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: %w", registry.ErrDamaged, err)
 	}
@@ -70,8 +74,10 @@ func (t checksumTransformer) TransformFromStorage(ctx context.Context, stored []
 // TransformToStorage adds the checksum.
 func (t checksumTransformer) TransformToStorage(ctx context.Context, content []byte, dataCtx value.Context) ([]byte, error) {
 	stored, err := t.Transformer.TransformToStorage(ctx, content, dataCtx)
+	key := string(dataCtx.AuthenticatedData())
+	t.large.observe(key, len(stored))
 	if err != nil || !t.write {
 		return stored, err
 	}
-	return etcd.SealValue(string(dataCtx.AuthenticatedData()), stored), nil
+	return etcd.SealValue(key, stored), nil
 }

@@ -31,8 +31,8 @@ import (
 func TestChecksumTransformer(t *testing.T) {
 	key := value.DefaultContext("/registry/key")
 	sealed := string(etcd.SealValue(string(key), []byte("k8s\x00value")))
-	embedded := checksumTransformer{identity.NewEncryptCheckTransformer(), true}
-	external := checksumTransformer{identity.NewEncryptCheckTransformer(), false}
+	embedded := checksumTransformer{identity.NewEncryptCheckTransformer(), true, newLargeObjects()}
+	external := checksumTransformer{identity.NewEncryptCheckTransformer(), false, newLargeObjects()}
 	for name, test := range map[string]struct {
 		transformer checksumTransformer
 		stored      string

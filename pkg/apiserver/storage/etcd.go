@@ -76,6 +76,7 @@ type Storage struct {
 	client     *clientv3.Client
 	references *references.References
 	history    *history
+	large      largeObjects
 }
 
 // Close closes the client of etcd.
@@ -168,7 +169,8 @@ func (o Config) ApplyTo(config *genericapiserver.Config, scheme *runtime.Scheme,
 	// Upstream fault 48.
 	options.StorageConfig.Transport.TracerProvider = config.TracerProvider
 	livez := config.LivezChecks
-	if _, _, err := o.applyStored(&options, config, scheme, codecs); err != nil {
+	_, transformers, err := o.applyStored(&options, config, scheme, codecs)
+	if err != nil {
 		return nil, err
 	}
 	remote := options.StorageConfig.Transport
@@ -187,6 +189,7 @@ func (o Config) ApplyTo(config *genericapiserver.Config, scheme *runtime.Scheme,
 		client:     client,
 		references: references.New(client, options.StorageConfig.Prefix),
 		history:    newHistory(),
+		large:      transformers.large,
 	}
 	var raw rawStorage
 	if o.Transactions {
@@ -213,7 +216,7 @@ func (o Config) applyStored(options *genericoptions.EtcdOptions, config *generic
 		return nil, checksummed{}, fmt.Errorf("--encryption-provider-config, or another flag of etcd: %w", err)
 	}
 	// The getter of the options knows of no checksums.
-	transformers := checksummed{config.ResourceTransformers, o.Embedded}
+	transformers := checksummed{config.ResourceTransformers, o.Embedded, newLargeObjects()}
 	config.ResourceTransformers = transformers
 	config.RESTOptionsGetter = options.CreateRESTOptionsGetter(factory, transformers)
 	return factory, transformers, nil

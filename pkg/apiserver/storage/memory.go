@@ -18,16 +18,14 @@ package storage
 
 import (
 	"context"
-	"reflect"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/utils/lru"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
@@ -39,7 +37,9 @@ const statsInterval = 5 * time.Second
 // list of it costs nothing before it is converted and encoded. What is read from etcd is charged before.
 type boundedStorage struct {
 	storage.Interface
-	large *largeObjects
+	large largeObjects
+	// prefix is that of all keys in etcd.
+	prefix string
 	// stats are nil before they have been asked for once.
 	stats atomic.Pointer[storage.Stats]
 	asked atomic.Int64
@@ -49,7 +49,7 @@ type boundedStorage struct {
 func (s *boundedStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	stats := s.currentStats()
 	if !opts.Recursive { // It is of one object.
-		if err := limits.ReserveObject(ctx, s.large.size(key)); err != nil {
+		if err := limits.ReserveObject(ctx, s.large.size(s.prefix+key)); err != nil {
 			return err
 		}
 	} else if fromEtcd(opts) {
@@ -99,148 +99,46 @@ func (s *boundedStorage) currentStats() storage.Stats {
 
 // Get reads an object if there is memory for it.
 func (s *boundedStorage) Get(ctx context.Context, key string, opts storage.GetOptions, object runtime.Object) error {
-	if err := limits.ReserveObject(ctx, s.large.size(key)); err != nil {
+	if err := limits.ReserveObject(ctx, s.large.size(s.prefix+key)); err != nil {
 		return err
 	}
 	return s.Interface.Get(ctx, key, opts, object)
 }
 
-// Create stores an object.
-func (s *boundedStorage) Create(ctx context.Context, key string, object, out runtime.Object, ttl uint64) error {
-	err := s.Interface.Create(ctx, key, object, out, ttl)
-	if err == nil {
-		s.large.observe(key, out)
-	}
-	return err
-}
-
 // GuaranteedUpdate changes an object if there is memory for it.
 func (s *boundedStorage) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cached runtime.Object) error {
-	if err := limits.ReserveObject(ctx, s.large.size(key)); err != nil {
+	if err := limits.ReserveObject(ctx, s.large.size(s.prefix+key)); err != nil {
 		return err
 	}
-	err := s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached)
-	if err == nil {
-		s.large.observe(key, destination)
-	}
-	return err
+	return s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached)
 }
 
 // Delete deletes an object if there is memory for it.
 func (s *boundedStorage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {
-	if err := limits.ReserveObject(ctx, s.large.size(key)); err != nil {
+	if err := limits.ReserveObject(ctx, s.large.size(s.prefix+key)); err != nil {
 		return err
 	}
 	return s.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
 }
 
-// largeObject is the size from which single objects are known. A smaller one takes less than a connection.
+// largeObject is the size from which single objects are known, in bytes. A smaller one takes less than a connection.
 const largeObject = 32 << 10
 
-// largeObjects are the sizes of a resource's large objects, by their keys: those that its watch cache has read, and those
-// that this server has written.
-type largeObjects struct{ sizes sync.Map }
+// largeObjects are the sizes of large values in etcd, by their keys: those that were read or written most recently.
+type largeObjects struct{ sizes *lru.Cache }
 
-func (l *largeObjects) size(key string) int64 {
-	size, _ := l.sizes.Load(key)
+func newLargeObjects() largeObjects { return largeObjects{lru.New(10_000)} }
+
+func (l largeObjects) observe(key string, size int) {
+	if size >= largeObject {
+		l.sizes.Add(key, int64(size))
+	} else if l.sizes.Len() > 0 {
+		l.sizes.Remove(key)
+	}
+}
+
+func (l largeObjects) size(key string) int64 {
+	size, _ := l.sizes.Get(key)
 	bytes, _ := size.(int64)
 	return bytes
-}
-
-// observe returns the size of an object, or 0 if it is not a large one.
-func (l *largeObjects) observe(key string, object runtime.Object) int64 {
-	var size int64
-	if untyped, ok := object.(*unstructured.Unstructured); ok {
-		size = sizeOfJSON(untyped.Object)
-	} else {
-		size = sizeOf(reflect.ValueOf(object))
-	}
-	if size < largeObject {
-		l.forget(key)
-		return 0
-	}
-	l.sizes.Store(key, size)
-	return size
-}
-
-func (l *largeObjects) forget(key string) {
-	if l.size(key) > 0 {
-		l.sizes.Delete(key)
-	}
-}
-
-// scalar is the size of a number. emptyMap is that of a map, and smallMap that of one with the places for eight entries
-// that Go makes at once.
-const scalar, emptyMap, smallMap = 8, 48, 300
-
-// sizeOfJSON is sizeOf for decoded JSON, in a fourth of the time. A list of custom resources has a hundred
-// thousand maps.
-func sizeOfJSON(value any) (size int64) {
-	switch value := value.(type) {
-	case nil:
-		return 0
-	case string:
-		return int64(len(value))
-	case map[string]any:
-		switch {
-		case value == nil:
-			return 0
-		case len(value) == 0:
-			return emptyMap
-		}
-		size = smallMap
-		for key, value := range value {
-			size += scalar + int64(len(key)) + sizeOfJSON(value)
-		}
-		return size
-	case []any:
-		for _, value := range value {
-			size += scalar + sizeOfJSON(value)
-		}
-		return size
-	default:
-		return scalar
-	}
-}
-
-// sizeOf is about how much memory a value takes: as much as in JSON without its names, and that of its maps.
-func sizeOf(value reflect.Value) (size int64) {
-	switch value.Kind() {
-	case reflect.String:
-		return int64(value.Len())
-	case reflect.Pointer, reflect.Interface:
-		return sizeOf(value.Elem())
-	case reflect.Map:
-		if value.IsNil() {
-			return 0
-		}
-		size = emptyMap
-		if value.Len() > 0 {
-			size = smallMap
-		}
-		for entries := value.MapRange(); entries.Next(); {
-			size += scalar + sizeOf(entries.Key()) + sizeOf(entries.Value())
-		}
-		return size
-	case reflect.Slice, reflect.Array:
-		if value.Type().Elem().Kind() == reflect.Uint8 {
-			return int64(value.Len())
-		}
-		for i := range value.Len() {
-			size += scalar + sizeOf(value.Index(i))
-		}
-		return size
-	case reflect.Struct:
-		if value.Type() == reflect.TypeFor[time.Time]() {
-			return scalar
-		}
-		for i := range value.NumField() {
-			size += sizeOf(value.Field(i))
-		}
-		return size
-	case reflect.Invalid: // Nil.
-		return 0
-	default:
-		return scalar
-	}
 }

@@ -17,20 +17,20 @@ limitations under the License.
 package storage
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/apis/example"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
@@ -82,17 +82,9 @@ func (s *countedStorage) Delete(context.Context, string, runtime.Object, *storag
 	return nil
 }
 
-func (s *countedStorage) Create(_ context.Context, _ string, object, out runtime.Object, _ uint64) error {
+func (s *countedStorage) GuaranteedUpdate(context.Context, string, runtime.Object, bool, *storage.Preconditions, storage.UpdateFunc, runtime.Object) error {
 	s.asked = true
-	*out.(*example.Pod) = *object.(*example.Pod)
 	return nil
-}
-
-func (s *countedStorage) GuaranteedUpdate(_ context.Context, _ string, destination runtime.Object, _ bool, _ *storage.Preconditions, update storage.UpdateFunc, _ runtime.Object) error {
-	s.asked = true
-	changed, _, err := update(&example.Pod{}, storage.ResponseMeta{})
-	*destination.(*example.Pod) = *changed.(*example.Pod)
-	return err
 }
 
 func TestListsTakeMemory(t *testing.T) {
@@ -115,7 +107,7 @@ func TestListsTakeMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inner := &countedStorage{pods: test.pods}
-			bounded := &boundedStorage{Interface: inner, large: new(largeObjects)}
+			bounded := &boundedStorage{Interface: inner, large: newLargeObjects()}
 			besideALargeRequest(t, "list", func(ctx context.Context) {
 				err := bounded.GetList(ctx, "/pods", test.opts, &example.PodList{})
 				require.Equal(t, test.refused, apierrors.IsTooManyRequests(err), "%v", err)
@@ -127,7 +119,6 @@ func TestListsTakeMemory(t *testing.T) {
 
 func TestLargeObjectsTakeMemory(t *testing.T) {
 	const key = "/pods/a/b"
-	large := &example.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 1<<20)}}}
 	for verb, do := range map[string]func(context.Context, *boundedStorage) error{
 		"get": func(ctx context.Context, s *boundedStorage) error {
 			return s.Get(ctx, key, storage.GetOptions{}, &example.Pod{})
@@ -139,34 +130,49 @@ func TestLargeObjectsTakeMemory(t *testing.T) {
 			return s.Delete(ctx, key, &example.Pod{}, nil, nil, nil, storage.DeleteOptions{})
 		},
 		"update": func(ctx context.Context, s *boundedStorage) error {
-			return s.GuaranteedUpdate(ctx, key, &example.Pod{}, false, nil, func(runtime.Object, storage.ResponseMeta) (runtime.Object, *uint64, error) { return large, nil, nil }, nil)
+			return s.GuaranteedUpdate(ctx, key, &example.Pod{}, false, nil, nil, nil)
 		},
 	} {
 		t.Run(verb, func(t *testing.T) {
 			for _, isLarge := range []bool{false, true} {
 				inner := &countedStorage{}
-				bounded := &boundedStorage{Interface: inner, large: new(largeObjects)}
+				bounded := &boundedStorage{Interface: inner, large: newLargeObjects(), prefix: "/registry"}
 				if isLarge {
-					bounded.large.observe(key, large)
+					bounded.large.observe("/registry"+key, 1<<20)
 				}
 				besideALargeRequest(t, verb, func(ctx context.Context) {
 					require.Equal(t, isLarge, apierrors.IsTooManyRequests(do(ctx, bounded)))
 				})
 				require.Equal(t, !isLarge, inner.asked)
-				require.Equal(t, isLarge || verb == "update", bounded.large.size(key) > 0, "what is written is known at once")
 			}
 		})
 	}
-	created := &boundedStorage{Interface: &countedStorage{}, large: new(largeObjects)}
-	require.NoError(t, created.Create(t.Context(), key, large, &example.Pod{}, 0))
-	require.Greater(t, created.large.size(key), int64(1<<20))
 }
 
-func TestSizeOf(t *testing.T) {
-	text := strings.Repeat("x", 1000)
-	require.Equal(t, int64(1000), sizeOf(reflect.ValueOf(&text)))
-	require.Equal(t, int64(2*scalar+2000), sizeOf(reflect.ValueOf([]string{text, text})))
-	require.Equal(t, int64(smallMap+scalar+1001), sizeOf(reflect.ValueOf(map[string]string{"a": text})))
-	untyped := &unstructured.Unstructured{Object: map[string]any{"a": []any{text, int64(1), map[string]any{}}}}
-	require.Equal(t, sizeOf(reflect.ValueOf(untyped.Object)), sizeOfJSON(untyped.Object))
+// Large objects are known from their values in etcd, also those that were stored before a server started, or by another.
+func TestLargeObjects(t *testing.T) {
+	large := newLargeObjects()
+	transformer := checksumTransformer{identity.NewEncryptCheckTransformer(), false, large}
+	const key = "/registry/pods/a/b"
+	content := func(size int) []byte { return bytes.Repeat([]byte("x"), size) }
+	for _, step := range []struct {
+		name          string
+		written, read int
+		want          int64
+	}{
+		{"a small one", 100, 0, 0},
+		{"written", 100 << 10, 0, 100 << 10},
+		{"of another server", 0, 200 << 10, 200 << 10},
+		{"as before", 0, 200 << 10, 200 << 10},
+		{"a small one again", 0, 100, 0},
+	} {
+		if step.written > 0 {
+			_, err := transformer.TransformToStorage(t.Context(), content(step.written), value.DefaultContext(key))
+			require.NoError(t, err, step.name)
+		} else {
+			_, _, err := transformer.TransformFromStorage(t.Context(), content(step.read), value.DefaultContext(key))
+			require.NoError(t, err, step.name)
+		}
+		require.Equal(t, step.want, large.size(key), step.name)
+	}
 }

@@ -19,6 +19,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"path"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -43,7 +44,7 @@ import (
 
 // withCache adds the decorators and, for resources that have one, the watch cache.
 func (s *Storage) withCache(getter generic.RESTOptionsGetter, raw rawStorage) generic.RESTOptionsGetter {
-	return watchHistory{getter, s.Etcd, raw, s.history, new(sync.Map)}
+	return watchHistory{getter, s.Etcd, raw, s.history, s.large}
 }
 
 // BaseStorage makes the stores of a Base work like those of the groups in Go. They bound their
@@ -61,8 +62,7 @@ type watchHistory struct {
 	etcd    *genericoptions.EtcdOptions
 	raw     rawStorage
 	history *history
-	// large are the largeObjects of each resource, by prefix: a custom resource has a cache for each version.
-	large *sync.Map
+	large   largeObjects
 }
 
 // GetRESTOptions returns how a resource is stored.
@@ -100,18 +100,21 @@ func (h watchHistory) decorator(newCache func(cacher.Config, storage.Interface) 
 			Indexers:            indexers,
 			Codec:               config.Codec,
 		}
-		known, _ := h.large.LoadOrStore(prefix, new(largeObjects))
-		large := known.(*largeObjects)
+		inEtcd := path.Join("/", config.Prefix)
+		size := func(object runtime.Object) int64 {
+			key, _ := key(object) // A Status and a bookmark have none.
+			return h.large.size(inEtcd + key)
+		}
 
-		writing := &writingStorage{library, writer}                                        // Writes have the conditions of references.
-		cacheConfig.Storage = &historicStorage{Interface: writing, large: large, key: key} // Only the cache begins with the past.
-		layer, err := newCache(cacheConfig, writing)                                       // The Cacher reads its past, and etcd for all else.
+		writing := &writingStorage{library, writer}                            // Writes have the conditions of references.
+		cacheConfig.Storage = &historicStorage{Interface: writing, size: size} // Only the cache begins with the past.
+		layer, err := newCache(cacheConfig, writing)                           // The Cacher reads its past, and etcd for all else.
 		if err != nil {
 			destroy()
 			return nil, func() {}, err
 		}
 		current := &currentStorage{Interface: layer.Interface, wait: layer.wait, filled: time.Now().Add(fillTimeout), history: h.history, group: config.GroupResource.Group} // For lists and watches of the cache.
-		bounded := &boundedStorage{Interface: current, large: large}                                                                                                         // Charges for the results of all others.
+		bounded := &boundedStorage{Interface: current, large: h.large, prefix: inEtcd}                                                                                       // Charges for the results of all others.
 		return bounded, sync.OnceFunc(func() {
 			layer.stop()
 			destroy()
@@ -147,9 +150,8 @@ func uncached(_ cacher.Config, etcd storage.Interface) (cacheLayer, error) {
 // watches.
 type historicStorage struct {
 	storage.Interface
-	// large observes the objects that the cache reads.
-	large  *largeObjects
-	key    func(runtime.Object) (string, error)
+	// size returns that of an object in etcd, if it is a large one.
+	size   func(runtime.Object) int64
 	listed bool // Only the cache's reflector lists, one list after the other.
 	// present is the revision where the past of a watch ends, or 0 if it has ended. largePast is
 	// the size of the large objects that the watch has brought.
@@ -166,24 +168,6 @@ func (*historicStorage) IsWatchListSemanticsUnSupported() bool { return true }
 // GetList returns a list of the past the first time, if there is one, and of the present
 // otherwise.
 func (s *historicStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
-	if err := s.list(ctx, key, opts, list); err != nil {
-		return err
-	}
-	return meta.EachListItem(list, func(object runtime.Object) error {
-		s.observe(object)
-		return nil
-	})
-}
-
-func (s *historicStorage) observe(object runtime.Object) int64 {
-	key, err := s.key(object)
-	if err != nil {
-		return 0 // It is a Status or a bookmark.
-	}
-	return s.large.observe(key, object)
-}
-
-func (s *historicStorage) list(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	if s.listed || opts.ResourceVersion != "" || opts.Predicate.Continue != "" {
 		return s.Interface.GetList(ctx, key, opts, list)
 	}
@@ -224,19 +208,11 @@ func (s *historicStorage) Watch(ctx context.Context, key string, opts storage.Li
 // refillIfCompacted makes the cache list the present if the past is too large or can't be read.
 // Otherwise, the cache would try again and again.
 func (s *historicStorage) refillIfCompacted(event watch.Event) (watch.Event, bool) {
-	var size int64
-	if event.Type == watch.Deleted {
-		if key, err := s.key(event.Object); err == nil {
-			s.large.forget(key)
-		}
-	} else {
-		size = s.observe(event.Object)
-	}
 	present := s.present.Load()
 	if present == 0 {
 		return event, true
 	}
-	if event.Type != watch.Error && s.largePast.Add(size) > mostHistory {
+	if event.Type != watch.Error && s.largePast.Add(s.size(event.Object)) > mostHistory {
 		event = watch.Event{Type: watch.Error, Object: &metav1.Status{Message: "its objects are too large"}}
 	}
 	if event.Type == watch.Error {

@@ -19,7 +19,6 @@ package storage
 import (
 	"context"
 	"strconv"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,14 +101,14 @@ func TestListsWaitForANewCache(t *testing.T) {
 
 func TestHistoryThatIsTooLarge(t *testing.T) {
 	const size = 1 << 20
-	past := &historicStorage{Interface: versionedStorage{}, large: new(largeObjects), key: nameKey}
+	past := &historicStorage{Interface: versionedStorage{}, size: func(runtime.Object) int64 { return size }}
 	past.present.Store(1000)
 	for at := range 100 {
 		event, keep := past.refillIfCompacted(watch.Event{Type: watch.Modified, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Name: "a", ResourceVersion: strconv.Itoa(at + 1), Annotations: map[string]string{"a": strings.Repeat("x", size)},
+			Name: "a", ResourceVersion: strconv.Itoa(at + 1),
 		}}})
 		require.True(t, keep)
-		if at < mostHistory/size-1 {
+		if at < mostHistory/size {
 			require.Equal(t, watch.Modified, event.Type, at)
 			continue
 		}
@@ -119,46 +118,7 @@ func TestHistoryThatIsTooLarge(t *testing.T) {
 	require.Zero(t, past.present.Load(), "the cache does not list what is stored now")
 }
 
-func nameKey(object runtime.Object) (string, error) {
-	return storage.NoNamespaceKeyFunc("/things/", object)
-}
-
-// Large objects are known from the cache, also those that were stored before a server started, or by another.
-func TestLargeObjects(t *testing.T) {
-	object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: "1", Annotations: map[string]string{"a": strings.Repeat("x", 100<<10)}}}
-	small := object
-	small.Annotations = nil
-	source := &historicStorage{Interface: versionedStorage{object: object}, large: new(largeObjects), key: nameKey}
-	for _, step := range []struct {
-		name string
-		see  func()
-		want bool
-	}{
-		{"nothing", func() {}, false},
-		{"listed", func() {
-			require.NoError(t, source.GetList(t.Context(), "/", storage.ListOptions{ResourceVersion: "1"}, &metav1.PartialObjectMetadataList{}))
-		}, true},
-		{"changed to a small one", func() { source.refillIfCompacted(watch.Event{Type: watch.Modified, Object: &small}) }, false},
-		{"changed to a large one", func() { source.refillIfCompacted(watch.Event{Type: watch.Modified, Object: &object}) }, true},
-		{"a bookmark", func() {
-			source.refillIfCompacted(watch.Event{Type: watch.Bookmark, Object: &metav1.PartialObjectMetadata{}})
-		}, true},
-		{"deleted", func() { source.refillIfCompacted(watch.Event{Type: watch.Deleted, Object: &object}) }, false},
-	} {
-		step.see()
-		require.Equal(t, step.want, source.large.size("/things/a") > 100<<10, step.name)
-	}
-}
-
-// versionedStorage has one object, and knows the versions of all.
-type versionedStorage struct {
-	storage.Interface
-	object metav1.PartialObjectMetadata
-}
-
-func (s versionedStorage) GetList(_ context.Context, _ string, _ storage.ListOptions, list runtime.Object) error {
-	list.(*metav1.PartialObjectMetadataList).Items = []metav1.PartialObjectMetadata{s.object}
-	return nil
-}
+// versionedStorage knows the versions of all objects.
+type versionedStorage struct{ storage.Interface }
 
 func (versionedStorage) Versioner() storage.Versioner { return storage.APIObjectVersioner{} }

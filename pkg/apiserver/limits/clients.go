@@ -14,11 +14,33 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package limits bounds what a request may cost, and what all requests may take together: memory, the time of slow
+// clients, and watches.
 package limits
 
 import (
+	"net/netip"
+
 	"k8s.io/client-go/util/flowcontrol"
 )
+
+// prefixIPv6 is the length of the prefix of an IPv6 address that a single client is given.
+const prefixIPv6 = 64
+
+// ClientAddress returns the part of a remote address that one client has alone: an IPv4 address, or
+// a prefix of an IPv6 address.
+func ClientAddress(remote string) string {
+	port, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return remote
+	}
+	address := port.Addr().Unmap()
+	if address.Is4() {
+		return address.String()
+	}
+	prefix, _ := address.WithZone("").Prefix(prefixIPv6) // No IPv6 address is shorter.
+	return prefix.String()
+}
 
 // Clients may have logsPerSecond lines logged, and logBurst at once. A flood would displace all others from the log.
 const logsPerSecond, logBurst = 10, 100
