@@ -17,10 +17,10 @@ limitations under the License.
 package storage
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,11 +29,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/apis/example"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/value"
-	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
+	registrytesting "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing"
 )
 
 // besideALargeRequest makes a request of a user who has all the memory that there may be for one in another.
@@ -151,28 +150,21 @@ func TestLargeObjectsTakeMemory(t *testing.T) {
 
 // Large objects are known from their values in etcd, also those that were stored before a server started, or by another.
 func TestLargeObjects(t *testing.T) {
-	large := newLargeObjects()
-	transformer := checksumTransformer{identity.NewEncryptCheckTransformer(), false, large}
-	const key = "/registry/pods/a/b"
-	content := func(size int) []byte { return bytes.Repeat([]byte("x"), size) }
-	for _, step := range []struct {
-		name          string
-		written, read int
-		want          int64
-	}{
-		{"a small one", 100, 0, 0},
-		{"written", 100 << 10, 0, 100 << 10},
-		{"of another server", 0, 200 << 10, 200 << 10},
-		{"as before", 0, 200 << 10, 200 << 10},
-		{"a small one again", 0, 100, 0},
-	} {
-		if step.written > 0 {
-			_, err := transformer.TransformToStorage(t.Context(), content(step.written), value.DefaultContext(key))
-			require.NoError(t, err, step.name)
-		} else {
-			_, _, err := transformer.TransformFromStorage(t.Context(), content(step.read), value.DefaultContext(key))
-			require.NoError(t, err, step.name)
+	endpoint := registrytesting.StartEtcd(t).Endpoint()
+	writer := newPods(t, newGetter(t, endpoint, true))
+	sizes := map[string]int{"small": 100, "large": 512 << 10}
+	for name, size := range sizes {
+		pod := &example.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, Annotations: map[string]string{"a": strings.Repeat("x", size)}}}
+		require.NoError(t, writer.Create(t.Context(), "/pods/a/"+name, pod, &example.Pod{}, 0))
+	}
+	reader := newPods(t, newGetter(t, endpoint, true))
+	require.NoError(t, reader.GetList(t.Context(), "/pods/", storage.ListOptions{Recursive: true, Predicate: storage.Everything}, &example.PodList{}))
+	for server, pods := range map[string]storage.Interface{"writer": writer, "reader": reader} {
+		for name, size := range sizes {
+			besideALargeRequest(t, "get", func(ctx context.Context) {
+				err := pods.Get(ctx, "/pods/a/"+name, storage.GetOptions{}, &example.Pod{})
+				require.Equal(t, size >= largeObject, apierrors.IsTooManyRequests(err), "%s, %s: %v", server, name, err)
+			})
 		}
-		require.Equal(t, step.want, large.size(key), step.name)
 	}
 }
