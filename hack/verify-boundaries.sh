@@ -30,7 +30,7 @@ pkg/cmd/kit                   pkg/kit pkg/kit/codegen
 pkg/cmd/conformance           pkg/conformance
 pkg/conformance
 pkg/cmd                       pkg/apiserver pkg/crdserver pkg/doctor pkg/migrate pkg/etcd/keys pkg/etcd pkg/certificates pkg/cluster pkg/registry
-pkg/crdserver                 pkg/apiserver/storage pkg/apiserver/gauges pkg/apiserver pkg/admission pkg/cluster pkg/etcd/keys
+pkg/crdserver                 pkg/apiserver/storage pkg/apiserver pkg/admission pkg/cluster pkg/etcd/keys
 pkg/crdserver(tests)          pkg/etcd
 pkg/kit/crd                   pkg/registry/definition pkg/registry pkg/kit/codegen
 pkg/kit/crd(tests)            test/workshop
@@ -56,12 +56,11 @@ pkg/apiserver/limits(tests)   pkg/apiserver/testing/requests
 pkg/apiserver/transport       pkg/apiserver/limits
 pkg/apiserver/authentication  pkg/apiserver/transport pkg/apiserver/limits
 pkg/apiserver(tests)          test/workshop
-pkg/apiserver/gauges
-pkg/apiserver/storage         pkg/apiserver/limits pkg/apiserver/transport pkg/apiserver/gauges pkg/registry pkg/etcd/references pkg/etcd/keys pkg/etcd pkg/cluster
+pkg/apiserver/storage         pkg/apiserver/limits pkg/apiserver/transport pkg/registry pkg/etcd/references pkg/etcd/keys pkg/etcd pkg/cluster
 pkg/apiserver/storage(tests)  pkg/apiserver/testing/requests pkg/registry/testing
 pkg/apiserver/requirements    pkg/apiserver/authentication pkg/admission pkg/certificates pkg/cluster
 pkg/apiserver/authorization   pkg/apiserver/limits pkg/apiserver/authentication
-pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/limits pkg/apiserver/transport pkg/apiserver/storage pkg/apiserver/gauges pkg/apiserver/requirements pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys
+pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/limits pkg/apiserver/transport pkg/apiserver/storage pkg/apiserver/requirements pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys
 pkg/doctor(tests)             pkg/registry/testing
 pkg/doctor                    pkg/registry pkg/admission pkg/etcd pkg/cluster pkg/etcd/keys
 pkg/registry                  pkg/admission

@@ -87,9 +87,7 @@ type Config struct {
 	etcd         *etcd.Etcd
 	embeddedEtcd etcd.Config
 	storage      *storage.Storage
-	// stopMetrics ends the metrics of this server, whose process may have others.
-	stopMetrics []func()
-	closeOnce   func() error
+	closeOnce    func() error
 }
 
 // CompletedConfig is the result of Config.Complete, and of nothing else.
@@ -174,9 +172,6 @@ func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 func (c *Config) Close() error { return c.closeOnce() }
 
 func (c *Config) close() error {
-	for _, stop := range c.stopMetrics {
-		stop()
-	}
 	if serving := c.Generic.SecureServing; serving != nil {
 		_ = serving.Listener.Close() // A server has closed it.
 	}
@@ -241,22 +236,14 @@ func (o CompletedOptions) applyTo(ctx context.Context, config *Config, ready req
 		return err
 	}
 	authentication.AwaitClientCAs(generic.SecureServing, ready.ClientCAs)
-	if err := o.Authorization.ApplyTo(generic, ready.Authorization, o.Bounds, filters.RetryableDenial); err != nil {
+	if err := o.Authorization.ApplyTo(generic, ready.Authorization, filters.RetryableDenial); err != nil {
 		return err
 	}
 	if err := o.applyAudit(generic); err != nil {
 		return err
 	}
-	stopExpiration, err := watchExpiration(config.Name, generic.SecureServing.Cert)
-	if err != nil {
-		return err
-	}
-	stopPlugins, err := o.reportPlugins()
-	if err != nil {
-		stopExpiration()
-		return err
-	}
-	config.stopMetrics = []func(){stopExpiration, stopPlugins}
+	reportExpiration(config.Name, generic.SecureServing.Cert)
+	o.reportPlugins()
 	return o.applyCluster(config, ready)
 }
 

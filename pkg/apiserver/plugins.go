@@ -18,11 +18,22 @@ package apiserver
 
 import (
 	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/gauges"
 )
+
+//nolint:gochecknoglobals // As Kubernetes declares its metrics.
+var pluginEnabled = metrics.NewGaugeVec(&metrics.GaugeOpts{
+	Namespace:      "apiserver",
+	Subsystem:      "admission_plugin",
+	Name:           "enabled",
+	Help:           "1 for an admission plugin that a server runs, 0 for one that is off.",
+	StabilityLevel: metrics.ALPHA,
+}, []string{"server", "plugin"})
+
+func init() { legacyregistry.MustRegister(pluginEnabled) }
 
 // AdmissionOff returns the names of the admission plugins that run by default, but not with
 // these flags.
@@ -35,19 +46,9 @@ func (o CompletedOptions) AdmissionOff() (names []string) {
 	return names
 }
 
-// reportPlugins publishes which admission plugins a server runs, until stop is called, and
-// logs those that are off. Replicas with different plugins admit different objects.
-func (o CompletedOptions) reportPlugins() (stop func(), err error) {
-	enabled, err := gauges.Shared(&metrics.GaugeOpts{
-		Namespace:      "apiserver",
-		Subsystem:      "admission_plugin",
-		Name:           "enabled",
-		Help:           "1 for an admission plugin that a server runs, 0 for one that is off.",
-		StabilityLevel: metrics.ALPHA,
-	}, "server", "plugin")
-	if err != nil {
-		return nil, err
-	}
+// reportPlugins publishes which admission plugins a server runs, and logs those that are off.
+// Replicas with different plugins admit different objects.
+func (o CompletedOptions) reportPlugins() {
 	if off := o.AdmissionOff(); len(off) > 0 {
 		klog.InfoS("Admission plugins are off: this server admits what they would refuse or change", "plugins", off)
 	}
@@ -56,11 +57,6 @@ func (o CompletedOptions) reportPlugins() (stop func(), err error) {
 		if admission.Enabled(plugin, o.Admission) {
 			value = 1
 		}
-		enabled.WithLabelValues(o.name, plugin.Name).Set(value)
+		pluginEnabled.WithLabelValues(o.name, plugin.Name).Set(value)
 	}
-	return func() {
-		for _, plugin := range o.plugins {
-			enabled.Delete(map[string]string{"server": o.name, "plugin": plugin.Name})
-		}
-	}, nil
 }

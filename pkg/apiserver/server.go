@@ -87,16 +87,7 @@ func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error
 		return nil, err
 	}
 	if c.etcd != nil {
-		forget, err := storage.PublishQuota(c.Name, c.embeddedEtcd)
-		if err != nil {
-			return nil, err
-		}
-		if err := generic.AddPreShutdownHook("forget-quota", func() error { forget(); return nil }); err != nil {
-			return nil, err
-		}
-	}
-	if c.etcd != nil && c.embeddedEtcd.Snapshots.Spec != "" {
-		if err := storage.InstallSnapshots(generic, c.Name, c.embeddedEtcd); err != nil {
+		if err := storage.InstallEmbedded(generic, c.Name, c.embeddedEtcd); err != nil {
 			return nil, err
 		}
 	}

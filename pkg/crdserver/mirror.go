@@ -50,10 +50,10 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/gauges"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
@@ -66,6 +66,19 @@ const (
 	// lastApplied is an annotation that repeats a whole definition.
 	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 )
+
+// leftovers is the number of objects of definitions that the cluster no longer has, at the last
+// count.
+//
+//nolint:gochecknoglobals // As Kubernetes declares its metrics.
+var leftovers = metrics.NewGaugeVec(&metrics.GaugeOpts{
+	Namespace:      "customresources",
+	Name:           "deleted_definition_objects",
+	Help:           "Objects that are served although their CustomResourceDefinition has been deleted in the cluster.",
+	StabilityLevel: metrics.ALPHA,
+}, []string{"definition"})
+
+func init() { legacyregistry.MustRegister(leftovers) }
 
 // mirror keeps copies of the definitions of some groups in the server's own etcd. All replicas do
 // so, and write the same copies.
@@ -80,9 +93,6 @@ type mirror struct {
 	queue       workqueue.TypedRateLimitingInterface[string]
 	registrar   *registrar
 	announcer   *announcer
-	// leftovers is the number of objects of definitions that the cluster no longer has, at the
-	// last count.
-	leftovers *metrics.GaugeVec
 
 	copies  storage.Interface
 	prefix  string
@@ -103,15 +113,6 @@ func newMirror(o *Options, config *apiserver.Config, copies, objects generic.RES
 	if err != nil {
 		return nil, err
 	}
-	leftovers, err := gauges.Shared(&metrics.GaugeOpts{
-		Namespace:      "customresources",
-		Name:           "deleted_definition_objects",
-		Help:           "Objects that are served although their CustomResourceDefinition has been deleted in the cluster.",
-		StabilityLevel: metrics.ALPHA,
-	}, "definition")
-	if err != nil {
-		return nil, err
-	}
 	options, err := copies.GetRESTOptions(definitionResource(), &apiextensions.CustomResourceDefinition{})
 	if err != nil {
 		return nil, err
@@ -123,7 +124,6 @@ func newMirror(o *Options, config *apiserver.Config, copies, objects generic.RES
 		queue:     workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
 		registrar: registrar,
 		announcer: newAnnouncer(registrar),
-		leftovers: leftovers,
 		prefix:    "/" + options.ResourcePrefix,
 		objects:   objects,
 		copied:    make(chan struct{}),
@@ -297,7 +297,7 @@ func (m *mirror) trySync(ctx context.Context, name string) error {
 	if definition == nil && copied != nil {
 		return m.syncDeleted(ctx, copied)
 	}
-	m.leftovers.DeleteLabelValues(name)
+	leftovers.DeleteLabelValues(name)
 	switch wanted {
 	case copied:
 		return nil
@@ -367,7 +367,7 @@ func (m *mirror) syncDeleted(ctx context.Context, copied *apiextensions.CustomRe
 	if err != nil {
 		return err
 	}
-	m.leftovers.WithLabelValues(name).Set(float64(count))
+	leftovers.WithLabelValues(name).Set(float64(count))
 	if count == 0 && copied.DeletionTimestamp.IsZero() {
 		klog.InfoS("A CustomResourceDefinition has been deleted in the cluster, and has no objects here: it is served no longer", "definition", name)
 		return m.remove(ctx, copied)
@@ -415,7 +415,7 @@ func (m *mirror) write(ctx context.Context, copied *apiextensions.CustomResource
 
 // remove deletes a copy, which ends the serving of its objects.
 func (m *mirror) remove(ctx context.Context, copied *apiextensions.CustomResourceDefinition) error {
-	m.leftovers.DeleteLabelValues(copied.Name)
+	leftovers.DeleteLabelValues(copied.Name)
 	delete(m.caches.filled, copied.Name)
 	err := m.copies.Delete(ctx, m.key(copied.Name), &apiextensions.CustomResourceDefinition{}, nil,
 		func(_ context.Context, now runtime.Object) error { return unchanged(copied, now) }, nil, storage.DeleteOptions{})

@@ -19,99 +19,41 @@ package authorization
 
 import (
 	"context"
-	"strings"
 	"time"
-	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
-// BoundReviews keeps answers to reviews larger than ReviewBytes out of the library's cache.
-// The cache holds a fixed number of answers by the whole text of their reviews. Its own
-// size limit counts neither selectors nor the user's groups.
-func BoundReviews(delegate authorizer.Authorizer, bounds limits.Bounds) authorizer.Authorizer {
-	padding := strings.Repeat("/", uncachedBytes)
+// maxSelectors is how long the selectors of a request may be together to be part of its review. The library's cache keeps
+// 8192 reviews, whatever their selectors.
+const maxSelectors = 2 << 10
+
+// WithoutLongSelectors returns an authorizer that asks whether a user may do the same to all objects if the selectors of a
+// request are long.
+func WithoutLongSelectors(delegate authorizer.Authorizer) authorizer.Authorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-		if reviewBytes(attributes) > bounds.ReviewBytes {
-			attributes = uncached{attributes, padding}
+		if info, ok := genericapirequest.RequestInfoFrom(ctx); ok && len(info.LabelSelector)+len(info.FieldSelector) > maxSelectors {
+			attributes = withoutSelectors{attributes}
 		}
 		return delegate.Authorize(ctx, attributes)
 	})
 }
 
-// uncachedBytes is a length of attributes that the library does not cache.
-const uncachedBytes = 10_000
-
-// uncached attributes are too long for the library's cache. The padding is in a field that
-// the library counts but does not send. This is the path of a resource request, or the name
-// of another one.
-type uncached struct {
+// withoutSelectors are attributes that stand for all objects.
+type withoutSelectors struct {
 	authorizer.Attributes
-	padding string
 }
 
-// GetPath pads resource requests, whose reviews have no path.
-func (a uncached) GetPath() string {
-	if a.IsResourceRequest() {
-		return a.padding
-	}
-	return a.Attributes.GetPath()
-}
+// GetFieldSelector returns no requirements.
+func (withoutSelectors) GetFieldSelector() (fields.Requirements, error) { return nil, nil }
 
-// GetName pads other requests, whose reviews have no name.
-func (a uncached) GetName() string {
-	if a.IsResourceRequest() {
-		return a.Attributes.GetName()
-	}
-	return a.padding
-}
-
-// reviewBytes returns the greatest possible length of the attributes as JSON.
-func reviewBytes(attributes authorizer.Attributes) int {
-	texts := []string{
-		attributes.GetNamespace(), attributes.GetVerb(), attributes.GetAPIGroup(), attributes.GetAPIVersion(),
-		attributes.GetResource(), attributes.GetSubresource(), attributes.GetName(), attributes.GetPath(),
-	}
-	if user := attributes.GetUser(); user != nil {
-		texts = append(append(texts, user.GetName(), user.GetUID()), user.GetGroups()...)
-		for key, values := range user.GetExtra() {
-			texts = append(append(texts, key), values...)
-		}
-	}
-	// The errors are about requirements that are not part of the review.
-	fields, _ := attributes.GetFieldSelector()
-	for _, field := range fields {
-		texts = append(texts, field.Field, field.Value, string(field.Operator))
-	}
-	labels, _ := attributes.GetLabelSelector()
-	for _, label := range labels {
-		texts = append(append(texts, label.Key(), string(label.Operator())), label.ValuesUnsorted()...)
-	}
-	size := 0
-	for _, text := range texts {
-		size += jsonBytes(text)
-	}
-	return size
-}
-
-// jsonBytes returns the greatest possible length of a text as JSON, with the punctuation of
-// a field.
-func jsonBytes(text string) int {
-	const escaped = len(`\u0000`)
-	size := len(`"":"",`)
-	for _, c := range text {
-		if c < ' ' || c >= utf8.RuneSelf || strings.ContainsRune(`"\<>&`, c) {
-			size += escaped
-		} else {
-			size++
-		}
-	}
-	return size
-}
+// GetLabelSelector returns no requirements.
+func (withoutSelectors) GetLabelSelector() (labels.Requirements, error) { return nil, nil }
 
 // AskForAllNames returns an authorizer that first asks whether a user may do the same to
 // objects of all names. Only if that is not allowed, it asks about the name in the request. So
@@ -155,14 +97,18 @@ func (allNames) GetName() string { return "" }
 
 // WithRetryableDenials returns an authorizer that reports requests that kube-apiserver could
 // not be asked about. It calls note with the context of such a request. It waits for the
-// delegate no longer than the timeout. That also covers watches and streams, which have no deadline
-// of their own, and would wait for their turn without a limit.
+// delegate no longer than the timeout if the request has no deadline, as watches and streams, which
+// would wait for their turn without a limit.
 //
 // Upstream fault 20.
 func WithRetryableDenials(delegate authorizer.Authorizer, timeout time.Duration, note func(context.Context)) authorizer.Authorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-		bounded, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
+		bounded := ctx
+		if _, limited := ctx.Deadline(); !limited {
+			var cancel context.CancelFunc
+			bounded, cancel = context.WithTimeout(ctx, timeout)
+			defer cancel()
+		}
 		decision, reason, err := delegate.Authorize(bounded, attributes)
 		if err != nil {
 			note(ctx)

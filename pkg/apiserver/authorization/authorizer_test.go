@@ -17,88 +17,52 @@ limitations under the License.
 package authorization
 
 import (
-	"encoding/json"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
+	"context"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// The library's cache once kept 8192 questions of 900 kB each, for any user.
-func TestReviewsAreCachedIfSmall(t *testing.T) {
-	long := strings.Repeat("a", 3000)
-	requirement := fields.OneTermEqualSelector("metadata.name", strings.Repeat("<", 1500))
-	var values strings.Builder
-	for i := range 150 {
-		fmt.Fprintf(&values, "%063d,", i)
-	}
-	label, err := labels.Parse("a in (" + values.String() + "b)")
-	require.NoError(t, err)
-	requirements, _ := label.Requirements()
+// Long selectors are not part of reviews: a user may do the same to all objects then.
+func TestWithoutLongSelectors(t *testing.T) {
 	for name, test := range map[string]struct {
-		attributes authorizer.AttributesRecord
-		wantAsked  int32
+		label, field string
+		want         bool
 	}{
-		"small":               {authorizer.AttributesRecord{ResourceRequest: true, Resource: "things", Verb: "list"}, 1},
-		"a small path":        {authorizer.AttributesRecord{Path: "/version", Verb: "get"}, 1},
-		"a long name":         {authorizer.AttributesRecord{ResourceRequest: true, Name: strings.Repeat("<", 1500)}, 2},
-		"a long path":         {authorizer.AttributesRecord{Path: strings.Repeat("<", 1500)}, 2},
-		"a field selector":    {authorizer.AttributesRecord{ResourceRequest: true, FieldSelectorRequirements: requirement.Requirements()}, 2},
-		"a label selector":    {authorizer.AttributesRecord{ResourceRequest: true, LabelSelectorRequirements: requirements}, 2},
-		"a user's groups":     {authorizer.AttributesRecord{ResourceRequest: true, User: &user.DefaultInfo{Groups: []string{long, long, long}}}, 2},
-		"a user's attributes": {authorizer.AttributesRecord{ResourceRequest: true, User: &user.DefaultInfo{Extra: map[string][]string{"a": {long, long, long}}}}, 2},
+		"none":                  {"", "", true},
+		"short":                 {"a=b", "metadata.name=a", true},
+		"a long label selector": {"a in (" + strings.Repeat("b,", maxSelectors/2) + "c)", "", false},
+		"a long field selector": {"", "metadata.name=" + strings.Repeat("a", maxSelectors), false},
+		"long together":         {"a in (" + strings.Repeat("b,", maxSelectors/4) + "c)", "metadata.name=" + strings.Repeat("a", maxSelectors/2), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var asked atomic.Int32
-			var reviewed []authorizationv1.SubjectAccessReview
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-				asked.Add(1)
-				var review authorizationv1.SubjectAccessReview
-				assert.NoError(t, json.NewDecoder(req.Body).Decode(&review))
-				reviewed = append(reviewed, review)
-				review.Status.Allowed = true
-				w.Header().Set("Content-Type", "application/json")
-				assert.NoError(t, json.NewEncoder(w).Encode(review))
-			}))
-			defer server.Close()
-			delegating, err := authorizerfactory.DelegatingAuthorizerConfig{
-				SubjectAccessReviewClient: kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL}).AuthorizationV1(),
-				AllowCacheTTL:             time.Hour,
-				DenyCacheTTL:              time.Hour,
-				WebhookRetryBackoff:       &wait.Backoff{Steps: 1},
-			}.New()
+			label, err := labels.Parse(test.label)
 			require.NoError(t, err)
-			bounded := BoundReviews(delegating, limits.DefaultBounds())
-			for range 2 {
-				decision, _, err := bounded.Authorize(t.Context(), test.attributes)
-				require.NoError(t, err)
-				require.Equal(t, authorizer.DecisionAllow, decision)
-			}
-			require.Equal(t, test.wantAsked, asked.Load(), "times that kube-apiserver was asked")
-			spec := reviewed[0].Spec
-			if resource := spec.ResourceAttributes; resource != nil {
-				require.Equal(t, test.attributes.Name, resource.Name)
-			}
-			if other := spec.NonResourceAttributes; other != nil {
-				require.Equal(t, test.attributes.Path, other.Path)
-			}
+			labelRequirements, _ := label.Requirements()
+			fieldRequirements := fields.ParseSelectorOrDie(test.field).Requirements()
+			sent := authorizer.AttributesRecord{ResourceRequest: true, Verb: "list", LabelSelectorRequirements: labelRequirements, FieldSelectorRequirements: fieldRequirements}
+			asked := authorizer.AuthorizerFunc(func(_ context.Context, got authorizer.Attributes) (authorizer.Decision, string, error) {
+				gotLabels, _ := got.GetLabelSelector()
+				gotFields, _ := got.GetFieldSelector()
+				if test.want {
+					require.Equal(t, labelRequirements, gotLabels)
+					require.Equal(t, fieldRequirements, gotFields)
+				} else {
+					require.Empty(t, gotLabels)
+					require.Empty(t, gotFields)
+				}
+				require.Equal(t, "list", got.GetVerb())
+				return authorizer.DecisionAllow, "", nil
+			})
+			ctx := genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{LabelSelector: test.label, FieldSelector: test.field})
+			decision, _, err := WithoutLongSelectors(asked).Authorize(ctx, sent)
+			require.NoError(t, err)
+			require.Equal(t, authorizer.DecisionAllow, decision)
 		})
 	}
 }

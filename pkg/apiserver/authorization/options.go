@@ -30,8 +30,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/tracing"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // Options add limits on reviews to the library's options of authorization by
@@ -74,11 +72,11 @@ func (o *Options) Validate() []error {
 }
 
 // ApplyTo makes the authorizer. Note is that of WithRetryableDenials.
-func (o *Options) ApplyTo(config *genericapiserver.Config, cluster *rest.Config, bounds limits.Bounds, note func(context.Context)) error {
+func (o *Options) ApplyTo(config *genericapiserver.Config, cluster *rest.Config, note func(context.Context)) error {
 	reviewer := rest.CopyConfig(cluster)
 	reviewer.Wrap(tracing.WrapperFor(config.TracerProvider))
 	reviewer.Wrap(ShareReviews)
-	authorizer, err := o.authorizer(reviewer, bounds)
+	authorizer, err := o.authorizer(reviewer)
 	if err != nil {
 		return err
 	}
@@ -88,7 +86,7 @@ func (o *Options) ApplyTo(config *genericapiserver.Config, cluster *rest.Config,
 
 // authorizer asks kube-apiserver, unless the group or the path of a request is always
 // allowed.
-func (o *Options) authorizer(config *rest.Config, bounds limits.Bounds) (authorizer.Authorizer, error) {
+func (o *Options) authorizer(config *rest.Config) (authorizer.Authorizer, error) {
 	config.QPS, config.Burst, config.Timeout = o.QPS, o.Burst, o.ClientTimeout
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -110,6 +108,6 @@ func (o *Options) authorizer(config *rest.Config, bounds limits.Bounds) (authori
 	return union.New(
 		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-groups", Authorizer: authorizerfactory.NewPrivilegedGroups(o.AlwaysAllowGroups...)},
 		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-paths", Authorizer: paths},
-		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/webhook", Authorizer: BoundReviews(delegating, bounds)},
+		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/webhook", Authorizer: WithoutLongSelectors(delegating)},
 	)
 }

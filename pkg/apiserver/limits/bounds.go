@@ -25,7 +25,7 @@ import (
 // Bounds are what a request may cost. Each is checked before the cost is paid, and what
 // exceeds one is refused with a metav1.Status. docs/bounds.md has them as a table.
 type Bounds struct {
-	// PathBytes is how long a path may be, unescaped.
+	// PathBytes is how long a path may be, unescaped. The library keeps 8192 reviews, with their paths or names.
 	PathBytes int
 	// HeaderBytes is how large all headers may be together, counted as in RFC 9113,
 	// section 6.5.2: names, values and 32 bytes for each.
@@ -40,9 +40,6 @@ type Bounds struct {
 	SelectorBytes int
 	// SelectorRequirements is how many requirements and values a selector may have.
 	SelectorRequirements int
-	// ReviewBytes is the size up to which a cache of 8192 answers keeps
-	// kube-apiserver's answer to whether a request is allowed.
-	ReviewBytes int
 
 	// BodyElements is how many elements all lists and objects of a body may have together. To tell
 	// owners of fields, the library inserts the keys of each into a sorted list, one by one. 200
@@ -88,14 +85,13 @@ type Bounds struct {
 // DefaultBounds are enough for all that clients of Kubernetes are known to send.
 func DefaultBounds() Bounds {
 	return Bounds{
-		PathBytes:            16 << 10,
+		PathBytes:            4 << 10,
 		HeaderBytes:          64 << 10,
 		QueryBytes:           256 << 10,
 		ParameterBytes:       256,
 		ContinueBytes:        16 << 10,
 		SelectorBytes:        32 << 10,
 		SelectorRequirements: 1000,
-		ReviewBytes:          8 << 10,
 
 		BodyElements:      20_000,
 		PatchDepth:        100,
