@@ -24,6 +24,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -36,6 +37,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -175,9 +177,6 @@ const notDecrypted = "data from the storage is not transformable"
 // ErrDamaged is wrapped by errors of storage transformers about data that a disk has changed.
 var ErrDamaged = errors.New("the checksum of what is stored does not match")
 
-// errSilent ends operations while etcd is unavailable.
-var errSilent = errors.New("etcd does not answer")
-
 // try ends an operation before the request times out, and as soon as etcd is found not to answer at
 // all. The client of etcd waits for as long as the request may take. A slow operation alone is no
 // failure: a large list takes long, and so does an update that calls webhooks.
@@ -185,31 +184,29 @@ var errSilent = errors.New("etcd does not answer")
 func (s statusErrorStorage) try(ctx context.Context, operation string, run func(context.Context) error) error {
 	ctx, cancel := beforeDeadline(ctx)
 	defer cancel()
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	defer time.AfterFunc(silence, func() { s.supervise(ctx, fail) }).Stop()
+	var silent atomic.Bool
+	defer time.AfterFunc(silence, func() {
+		if s.fallsSilent(ctx) {
+			silent.Store(true)
+			cancel()
+		}
+	}).Stop()
 	err := run(ctx)
-	if err != nil && errors.Is(context.Cause(ctx), errSilent) {
+	if err != nil && silent.Load() {
 		err = context.DeadlineExceeded
 	}
 	return s.status(err, operation)
 }
 
-// supervise probes etcd until the context ends, and ends the context if there is no answer.
-func (s statusErrorStorage) supervise(ctx context.Context, fail context.CancelCauseFunc) {
-	for ctx.Err() == nil {
+// fallsSilent probes etcd until the context ends, and reports whether there was no answer before.
+func (s statusErrorStorage) fallsSilent(ctx context.Context) bool {
+	err := wait.PollUntilContextCancel(ctx, silence, true, func(ctx context.Context) (bool, error) {
 		probe, cancel := context.WithTimeout(ctx, silence)
+		defer cancel()
 		_, err := s.GetCurrentResourceVersion(probe)
-		cancel()
-		if err != nil {
-			fail(errSilent)
-			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(silence):
-		}
-	}
+		return false, err
+	})
+	return err != nil && ctx.Err() == nil
 }
 
 // beforeDeadline returns a context that ends while there is time to answer. If little time is left,
@@ -217,7 +214,7 @@ func (s statusErrorStorage) supervise(ctx context.Context, fail context.CancelCa
 func beforeDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return ctx, func() {}
+		return context.WithCancel(ctx)
 	}
 	left := time.Until(deadline)
 	return context.WithDeadline(ctx, deadline.Add(-min(answerTime, left/10)))

@@ -44,6 +44,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 )
 
 // ConfigMap is where kube-apiserver publishes, in kube-system, how it authenticates itself as a
@@ -116,7 +118,7 @@ func (o Delegation) ApplyTo(ctx context.Context, config *genericapiserver.Config
 		config.AddReadyzChecks(healthz.NamedCheck("front-proxy-ca", func(*http.Request) error { return proxy.Check() }))
 		authenticated = proxy
 	}
-	if info.Authenticator, err = RequireIdentity(WithTokenClients(authenticated), o.AlwaysAllowPaths); err != nil {
+	if info.Authenticator, err = RequireIdentity(authenticated, o.AlwaysAllowPaths); err != nil {
 		return nil, fmt.Errorf("--authorization-always-allow-paths: %w", err)
 	}
 	return proxy, nil
@@ -132,7 +134,7 @@ func (o Delegation) tokens(reviewer kubernetes.Interface) ([]authenticator.Reque
 	if err != nil {
 		return nil, err
 	}
-	bounded := BoundTokens(cache.New(reviews, false, o.CacheTTL, o.CacheTTL), o.TokensPerClient, o.NoteTooManyTokens)
+	bounded := BoundTokens(cache.New(reviews, false, o.CacheTTL, o.CacheTTL), o.TokensPerClient, transport.ClientOf, o.NoteTooManyTokens)
 	return []authenticator.Request{bearertoken.New(bounded), websocket.NewProtocolAuthenticator(bounded)}, nil
 }
 

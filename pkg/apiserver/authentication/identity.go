@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 )
 
 // identified refuses requests without an identity, even if the cluster's rules allow them
@@ -48,6 +49,7 @@ func RequireIdentity(delegate authenticator.Request, openPaths []string) (authen
 
 // AuthenticateRequest returns the user of a request.
 func (a *identified) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
+	transport.GrowStack() // The goroutine of the library's timeout begins a few handlers before.
 	response, ok, err := a.Request.AuthenticateRequest(req)
 	if err != nil && !a.logs.TryAccept() {
 		return nil, false, nil

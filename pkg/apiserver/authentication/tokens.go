@@ -20,13 +20,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"net/http"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/lru"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 const (
@@ -42,10 +39,10 @@ var errTooManyTokens = errors.New("this client presents too many bearer tokens t
 // kube-apiserver about each bearer token that the library's cache does not have, and may be flooded
 // with random ones.
 //
-// A client is an IP address or a prefix of 64 bits. It may present perClient tokens per second that
-// have not been valid before, and ten times as many at once. Delegate is not asked about further tokens. Instead, refuse
-// is called with the context of the request, which has to be that of WithTokenClients.
-func BoundTokens(delegate authenticator.Token, perClient int, refuse func(context.Context)) authenticator.Token {
+// A client may present perClient tokens per second that have not been valid before, and ten times as many at once.
+// Delegate is not asked about further tokens. ClientOf returns the client of a request by its context, and refuse is
+// called with that of a refused one.
+func BoundTokens(delegate authenticator.Token, perClient int, clientOf func(context.Context) string, refuse func(context.Context)) authenticator.Token {
 	clients, known := lru.New(tokenClients), lru.New(knownTokens)
 	mayAsk := func(client any) bool {
 		limiter, ok := clients.Get(client)
@@ -57,7 +54,7 @@ func BoundTokens(delegate authenticator.Token, perClient int, refuse func(contex
 	}
 	return authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 		hash := sha256.Sum256([]byte(token))
-		if _, ok := known.Get(hash); !ok && !mayAsk(ctx.Value(tokenClientKey{})) {
+		if _, ok := known.Get(hash); !ok && !mayAsk(clientOf(ctx)) {
 			refuse(ctx)
 			return nil, false, errTooManyTokens
 		}
@@ -66,15 +63,5 @@ func BoundTokens(delegate authenticator.Token, perClient int, refuse func(contex
 			known.Add(hash, nil)
 		}
 		return response, ok, err
-	})
-}
-
-// tokenClientKey is the key of the client's address in the context of a request.
-type tokenClientKey struct{}
-
-// WithTokenClients returns an authenticator that tells BoundTokens the address of the client.
-func WithTokenClients(delegate authenticator.Request) authenticator.Request {
-	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
-		return delegate.AuthenticateRequest(req.WithContext(context.WithValue(req.Context(), tokenClientKey{}, limits.ClientAddress(req.RemoteAddr))))
 	})
 }

@@ -31,6 +31,8 @@ import (
 	unionauth "k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/request/websocket"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 const (
@@ -38,6 +40,8 @@ const (
 	// validToken begins all valid tokens.
 	validToken = "valid"
 )
+
+type clientKey struct{}
 
 // tokenServer reads tokens as the library does, and counts the questions to kube-apiserver.
 type tokenServer struct {
@@ -47,8 +51,9 @@ type tokenServer struct {
 
 func newTokenServer(perClient int) *tokenServer {
 	s := &tokenServer{}
-	bound := BoundTokens(s, perClient, func(context.Context) { s.refused++ })
-	s.Request = WithTokenClients(unionauth.New(bearertoken.New(bound), websocket.NewProtocolAuthenticator(bound)))
+	clientOf := func(ctx context.Context) string { return limits.ClientAddress(ctx.Value(clientKey{}).(string)) }
+	bound := BoundTokens(s, perClient, clientOf, func(context.Context) { s.refused++ })
+	s.Request = unionauth.New(bearertoken.New(bound), websocket.NewProtocolAuthenticator(bound))
 	return s
 }
 
@@ -63,9 +68,9 @@ func (s *tokenServer) AuthenticateToken(_ context.Context, token string) (*authe
 // request reports whether a request with these headers is authenticated.
 func (s *tokenServer) request(t *testing.T, client string, header http.Header) bool {
 	t.Helper()
-	req, err := http.NewRequest(http.MethodGet, "/", nil)
+	req, err := http.NewRequestWithContext(context.WithValue(t.Context(), clientKey{}, client), http.MethodGet, "/", nil)
 	require.NoError(t, err)
-	req.RemoteAddr, req.Header = client, header
+	req.Header = header
 	_, ok, _ := s.AuthenticateRequest(req)
 	return ok
 }

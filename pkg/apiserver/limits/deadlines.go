@@ -41,7 +41,7 @@ const (
 // Upstream fault 76.
 func WithDeadlines(next http.Handler, bodyTime time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		response := &timedWriter{ResponseWriter: w, control: http.NewResponseController(w)}
+		response := &timedWriter{ResponseWriter: w, control: http.NewResponseController(w), http2: req.ProtoMajor > 1}
 		if req.ContentLength != 0 {
 			if err := response.control.SetReadDeadline(time.Now().Add(bodyTime)); err != nil {
 				klog.FromContext(req.Context()).Error(err, "A body is waited for without a limit")
@@ -55,6 +55,7 @@ func WithDeadlines(next http.Handler, bodyTime time.Duration) http.Handler {
 type timedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
+	http2   bool
 	// begun is set by the first write, and goesOn by a flush: then each part has its own time.
 	begun, goesOn bool
 }
@@ -64,12 +65,14 @@ func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader begins the response.
 func (w *timedWriter) WriteHeader(code int) {
-	if patience := responseTime; !w.begun && code >= http.StatusOK {
-		if code >= http.StatusBadRequest {
-			patience = refusalTime
-		}
+	if !w.begun && code >= http.StatusOK {
 		w.begun = true
-		_ = w.control.SetWriteDeadline(time.Now().Add(patience)) // Without one, the request's end is one.
+		switch { // Without a deadline, the request's end is one.
+		case code >= http.StatusBadRequest:
+			_ = w.control.SetWriteDeadline(time.Now().Add(refusalTime))
+		case !w.http2: // There, the timeout of the request ends it.
+			_ = w.control.SetWriteDeadline(time.Now().Add(responseTime))
+		}
 	}
 	w.ResponseWriter.WriteHeader(code)
 }

@@ -26,6 +26,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
@@ -56,25 +57,24 @@ func checkCertificates(req *http.Request) error {
 // Nobody is authenticated by them: certificates of users that are left are verified for each request.
 type knownCertificates struct {
 	mu sync.Mutex
-	// state is nil before the first request. It is that of the bundle and of the minute.
-	state  *tls.ConnectionState
-	bundle []byte
-	minute int64
+	// state is nil before the first request. It is as of a minute and a rotation of the certificate authorities.
+	state             *tls.ConnectionState
+	minute, rotations int64
 }
 
-func (k *knownCertificates) of(req *http.Request, bundle []byte, logs flowcontrol.RateLimiter) *tls.ConnectionState {
+func (k *knownCertificates) of(req *http.Request, authorities dynamiccertificates.CAContentProvider, rotations int64, logs flowcontrol.RateLimiter) *tls.ConnectionState {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	minute := time.Now().Unix() / 60
-	if k.state != nil && k.minute == minute && bytes.Equal(k.bundle, bundle) {
+	if k.state != nil && k.minute == minute && k.rotations == rotations {
 		return k.state
 	}
 	state := *req.TLS
 	var err error
-	if state.PeerCertificates, err = known(state.PeerCertificates, bundle); err != nil && logs.TryAccept() {
+	if state.PeerCertificates, err = known(state.PeerCertificates, authorities.CurrentCABundleContent()); err != nil && logs.TryAccept() {
 		klog.InfoS("The certificate of a client is ignored", "client", req.RemoteAddr, "reason", fmt.Sprintf("%.256s", err))
 	}
-	k.state, k.bundle, k.minute = &state, bundle, minute
+	k.state, k.minute, k.rotations = &state, minute, rotations
 	return k.state
 }
 

@@ -25,6 +25,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -62,6 +63,8 @@ const (
 type Connections struct {
 	number, memory *limits.Shares
 	leaving        atomic.Bool
+	// rotations counts how often the certificate authorities have changed.
+	rotations atomic.Int64
 	// stopListening closes the port.
 	stopListening func() error
 
@@ -133,11 +136,15 @@ func (l *listener) Close() error {
 // if the server asks for no certificates.
 func (c *Connections) Handler(next http.Handler, authorities dynamiccertificates.CAContentProvider) http.Handler {
 	logs := limits.NewLogPace()
+	if authorities != nil {
+		authorities.AddListener(c)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		GrowStack()
 		if c.leaving.Load() {
 			w.Header().Set("Connection", "close") // HTTP/2 has GOAWAY sent.
 		}
-		conn := connOf(req)
+		conn := connOf(req.Context())
 		if conn == nil {
 			next.ServeHTTP(w, req)
 			return
@@ -150,13 +157,25 @@ func (c *Connections) Handler(next http.Handler, authorities dynamiccertificates
 			return
 		}
 		if authorities != nil && req.TLS != nil && len(req.TLS.PeerCertificates) > 0 {
-			req.TLS = conn.known.of(req, authorities.CurrentCABundleContent(), logs)
+			req.TLS = conn.known.of(req, authorities, c.rotations.Load(), logs)
 		}
 		next.ServeHTTP(w, req)
 		if req.ProtoMajor > 1 && conn.isStranger() {
 			_ = http.NewResponseController(w).Flush() // The request counts until its response is read.
 		}
 	})
+}
+
+// Enqueue is called when a certificate authority has changed.
+func (c *Connections) Enqueue() { c.rotations.Add(1) }
+
+// GrowStack makes the stack of a new goroutine as large as the handlers of a request need it, while there is little on it.
+// Otherwise the runtime doubles it several times, and moves all frames each time: a tenth of the processor time of a get.
+//
+//go:noinline
+func GrowStack() {
+	var frames [20 << 10]byte // More than half of what is needed: a stack is a power of two.
+	runtime.KeepAlive(&frames)
 }
 
 // Leave has clients use other connections: those of other servers, if this one is not ready. It returns when the server
@@ -327,16 +346,25 @@ type address struct {
 // LocalAddr returns the address of this end.
 func (c *conn) LocalAddr() net.Addr { return address{c.Conn.LocalAddr(), c} }
 
-// connOf returns the connection of a request, or nil if it is not one of Connections.
-func connOf(req *http.Request) *conn {
-	local, _ := req.Context().Value(http.LocalAddrContextKey).(address)
+// connOf returns the connection of a request by its context, or nil if it is not one of Connections.
+func connOf(ctx context.Context) *conn {
+	local, _ := ctx.Value(http.LocalAddrContextKey).(address)
 	return local.conn
+}
+
+// ClientOf returns the client of a request by its context: an IP address, or a prefix of 64 bits. It is empty if the
+// request has not come by a connection of Connections.
+func ClientOf(ctx context.Context) string {
+	if conn := connOf(ctx); conn != nil {
+		return conn.client
+	}
+	return ""
 }
 
 // Admit exempts the connection of an authorized request from the bound on memory, unless it is anonymous.
 func Admit(req *http.Request) {
 	sender, ok := genericapirequest.UserFrom(req.Context())
-	if conn := connOf(req); conn != nil && ok && sender.GetName() != user.Anonymous {
+	if conn := connOf(req.Context()); conn != nil && ok && sender.GetName() != user.Anonymous {
 		conn.admit(false)
 	}
 }
@@ -344,7 +372,7 @@ func Admit(req *http.Request) {
 // Trust exempts the connection of a request from all bounds. The front proxy sends the requests of many clients from
 // one address, and needs a connection for each WebSocket.
 func Trust(req *http.Request) {
-	if conn := connOf(req); conn != nil {
+	if conn := connOf(req.Context()); conn != nil {
 		conn.trusted.Store(req.TLS)
 		conn.admit(true)
 	}
@@ -353,6 +381,6 @@ func Trust(req *http.Request) {
 // Trusted reports whether Trust was called for a request of the same connection since its certificates were last
 // verified.
 func Trusted(req *http.Request) bool {
-	conn := connOf(req)
+	conn := connOf(req.Context())
 	return conn != nil && req.TLS != nil && conn.trusted.Load() == req.TLS
 }

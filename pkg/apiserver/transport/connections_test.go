@@ -236,7 +236,7 @@ func TestMemoryOfConnections(t *testing.T) {
 						req = req.WithContext(genericapirequest.WithUser(req.Context(), test.user))
 					}
 					Admit(req)
-					authorized = !connOf(req).isStranger()
+					authorized = !connOf(req.Context()).isStranger()
 					_, _ = io.Copy(io.Discard, req.Body)
 				})
 				client := newClient(t, protocol)

@@ -44,8 +44,11 @@ import (
 // rotatedCA is a bundle that changes.
 type rotatedCA struct {
 	dynamiccertificates.CAContentProvider
-	bundle atomic.Value
+	bundle   atomic.Value
+	listener dynamiccertificates.Listener
 }
+
+func (r *rotatedCA) AddListener(listener dynamiccertificates.Listener) { r.listener = listener }
 
 func (r *rotatedCA) CurrentCABundleContent() []byte { return r.bundle.Load().([]byte) }
 
@@ -55,6 +58,7 @@ func (r *rotatedCA) rotate(authorities ...*testCA) {
 		_ = pem.Encode(&bundle, &pem.Block{Type: "CERTIFICATE", Bytes: authority.certificate.Raw})
 	}
 	r.bundle.Store(bundle.Bytes())
+	r.listener.Enqueue()
 }
 
 // testCA is a certificate authority with its key. As a client, it presents its certificate.

@@ -59,7 +59,7 @@ func (b *bench) profile(ctx context.Context, dir string) error {
 				// The lists are of what has been created and not deleted yet.
 				for _, list := range lists {
 					if read := list.of(c); read != nil {
-						if _, err := b.profileTask(ctx, direct[0], clients[:readers], c, list.name, dir, enough, func(ctx context.Context, client client, _ int) error { return read(ctx, client) }); err != nil {
+						if _, err := b.profileTask(ctx, direct[0], b.at(c, clients[:readers]), c, list.name, dir, enough, func(ctx context.Context, client client, _ int) error { return read(ctx, client) }); err != nil {
 							return err
 						}
 					}
@@ -69,7 +69,7 @@ func (b *bench) profile(ctx context.Context, dir string) error {
 			if verb.again {
 				limit = enough
 			}
-			done, err := b.profileTask(ctx, direct[0], clients, c, verb.name, dir, limit, func(ctx context.Context, client client, n int) error { return do(ctx, client, n%made) })
+			done, err := b.profileTask(ctx, direct[0], b.at(c, clients), c, verb.name, dir, limit, func(ctx context.Context, client client, n int) error { return do(ctx, client, n%made) })
 			if err != nil {
 				return err
 			}
