@@ -28,7 +28,6 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/storage"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
@@ -38,8 +37,7 @@ type Server struct {
 	// Generic is the library's server, for hooks and health checks.
 	Generic *genericapiserver.GenericAPIServer
 
-	config      genericapiserver.CompletedConfig
-	connections *transport.Connections
+	config genericapiserver.CompletedConfig
 	// etcd is nil if it does not run inside this server.
 	etcd *etcd.Etcd
 	// close stops what the server depends on.
@@ -52,7 +50,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &Server{generic, c.generic, c.connections, c.etcd, c.Close}, nil
+	return &Server{generic, c.generic, c.etcd, c.Close}, nil
 }
 
 func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error) {
@@ -133,7 +131,7 @@ func startInformers(server *genericapiserver.GenericAPIServer, runtimes map[stri
 
 // headroom is how many bytes more a server allocates before its garbage is collected. They are never written, so that they
 // are not resident by themselves. A server with few objects collects every few hundred requests otherwise.
-const headroom = 32 << 20
+const headroom = 48 << 20
 
 // Run serves until the context ends and all requests are answered, and then stops what the
 // server depends on. If the context has a cause of its own, that is the error.
@@ -142,7 +140,6 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, s.close()) }()
 	defer goruntime.KeepAlive(make([]byte, headroom))
 	ctx = s.whileEtcdRuns(ctx)
-	s.connections.Start(ctx, s.Generic)
 	prepared := s.Generic.PrepareRun()
 	s.installOpenAPI()
 	if err := prepared.RunWithContext(ctx); err != nil {

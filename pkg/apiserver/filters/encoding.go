@@ -22,9 +22,12 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // WithoutProtobuf removes protobuf from the accepted encodings of resources whose types have no messages. The library
@@ -51,4 +54,36 @@ func WithoutProtobuf(next http.Handler, withoutMessages map[schema.GroupVersionR
 func isProtobuf(accepted string) bool {
 	mediaType, parameters, err := mime.ParseMediaType(accepted)
 	return err == nil && mediaType == runtime.ContentTypeProtobuf && parameters["as"] == ""
+}
+
+// BoundObjects returns a serializer that decodes no objects beyond the bounds. It covers
+// limits that only the decoded object shows, such as the result of a patch.
+func BoundObjects(serializer runtime.NegotiatedSerializer, bounds limits.Bounds) runtime.NegotiatedSerializer {
+	return boundedSerializer{serializer, bounds}
+}
+
+type boundedSerializer struct {
+	runtime.NegotiatedSerializer
+	bounds limits.Bounds
+}
+
+func (s boundedSerializer) DecoderToVersion(decoder runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {
+	return boundedDecoder{s.NegotiatedSerializer.DecoderToVersion(decoder, version), s.bounds}
+}
+
+type boundedDecoder struct {
+	runtime.Decoder
+	bounds limits.Bounds
+}
+
+// Decode checks an object even if there is an error, since clients may ignore errors about
+// unknown fields.
+func (d boundedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
+	if object, ok := obj.(metav1.Object); ok {
+		if err := d.bounds.CheckObject(object, len(data)); err != nil {
+			return nil, gvk, err
+		}
+	}
+	return obj, gvk, err
 }

@@ -14,9 +14,16 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package limits bounds what a request may cost, and what all requests may take together: memory, the time of slow
+// clients, and watches.
 package limits
 
-import "sync"
+import (
+	"net/netip"
+	"sync"
+
+	"k8s.io/client-go/util/flowcontrol"
+)
 
 // Shares is a per-client quota over a common pool. A client may hold no more of it than is left for others: however
 // many clients there are, the next one finds some.
@@ -65,4 +72,30 @@ func (s *Shares) move(client string, part int64) {
 	if s.taken[client] += part; s.taken[client] == 0 {
 		delete(s.taken, client)
 	}
+}
+
+// prefixIPv6 is the length of the prefix of an IPv6 address that a single client is given.
+const prefixIPv6 = 64
+
+// ClientAddress returns the part of a remote address that one client has alone: an IPv4 address, or
+// a prefix of an IPv6 address.
+func ClientAddress(remote string) string {
+	port, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return remote
+	}
+	address := port.Addr().Unmap()
+	if address.Is4() {
+		return address.String()
+	}
+	prefix, _ := address.WithZone("").Prefix(prefixIPv6) // No IPv6 address is shorter.
+	return prefix.String()
+}
+
+// Clients may have logsPerSecond lines logged, and logBurst at once. A flood would displace all others from the log.
+const logsPerSecond, logBurst = 10, 100
+
+// NewLogPace returns a limiter of lines that any client can have logged.
+func NewLogPace() flowcontrol.RateLimiter {
+	return flowcontrol.NewTokenBucketRateLimiter(logsPerSecond, logBurst)
 }

@@ -33,15 +33,10 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
-
-// farewell is how long a stopping server tells its clients to use other connections, and then as long answers those that
-// have just connected. HTTP/2 of net/http takes another second to stop.
-const farewell = 600 * time.Millisecond
 
 const (
 	// leastConnections is how many connections an IP address may have even if others have all. Otherwise, connections
@@ -62,11 +57,8 @@ const (
 // without an authorized request. Connections with a front proxy's certificate are exempt.
 type Connections struct {
 	number, memory *limits.Shares
-	leaving        atomic.Bool
 	// rotations counts how often the certificate authorities have changed.
 	rotations atomic.Int64
-	// stopListening closes the port.
-	stopListening func() error
 
 	mu   sync.Mutex
 	open map[*conn]struct{}
@@ -81,26 +73,20 @@ func NewConnections(bounds limits.Bounds) *Connections {
 	}
 }
 
-// Listener returns a listener that closes connections beyond the bound of their IP address. It must be called once.
+// Listener returns a listener that closes connections beyond the bound of their IP address.
 func (c *Connections) Listener(of net.Listener) net.Listener {
-	c.stopListening = sync.OnceValue(of.Close)
-	return &listener{Listener: of, all: c, closed: make(chan struct{})}
+	return &listener{of, c}
 }
 
 type listener struct {
 	net.Listener
-	all    *Connections
-	once   sync.Once
-	closed chan struct{}
+	all *Connections
 }
 
 // Accept returns the next connection whose client does not have too many.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			<-l.closed // Leave has closed the port, and net/http still serves connections.
-		}
 		if err != nil {
 			return nil, err
 		}
@@ -118,21 +104,19 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 // Close closes the listener, and connections without a request: net/http would wait for handshakes and headers that do
-// not end.
-// Upstream fault 75.
+// not end. Requests that are on their way when a client reads its GOAWAY are lost if they have a body.
+// Upstream faults 75, 77 and 79.
 func (l *listener) Close() error {
-	l.once.Do(func() { close(l.closed) })
 	l.all.mu.Lock()
 	open := slices.Collect(maps.Keys(l.all.open))
 	l.all.mu.Unlock()
 	for _, conn := range open {
 		conn.closeWithoutRequest()
 	}
-	return l.all.stopListening()
+	return l.Listener.Close()
 }
 
-// Handler must be around all others. It counts the requests of connections, and tells clients of a stopping server to
-// use others. It also ignores certificates of clients that no certificate authority has issued. The authorities are nil
+// Handler must be around all others. It counts the requests of connections, and ignores certificates of clients that no certificate authority has issued. The authorities are nil
 // if the server asks for no certificates.
 func (c *Connections) Handler(next http.Handler, authorities dynamiccertificates.CAContentProvider) http.Handler {
 	logs := limits.NewLogPace()
@@ -141,9 +125,6 @@ func (c *Connections) Handler(next http.Handler, authorities dynamiccertificates
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		GrowStack()
-		if c.leaving.Load() {
-			w.Header().Set("Connection", "close") // HTTP/2 has GOAWAY sent.
-		}
 		conn := connOf(req.Context())
 		if conn == nil {
 			next.ServeHTTP(w, req)
@@ -178,32 +159,6 @@ func GrowStack() {
 	runtime.KeepAlive(&frames)
 }
 
-// Leave has clients use other connections: those of other servers, if this one is not ready. It returns when the server
-// may be shut down. Clients are told one after the other, by responses. Even so, what is on its way over HTTP/2 when a
-// client reads its GOAWAY is lost: clients repeat it if it has no body.
-// Upstream fault 77.
-// Upstream fault 79.
-//
-// net/http drops the first request of a connection that it reads while it shuts down, so that the port is closed before.
-func (c *Connections) Leave() {
-	c.leaving.Store(true)
-	time.Sleep(farewell)
-	_ = c.stopListening() // Close returns the error.
-	time.Sleep(farewell)
-}
-
-// Start leaves when the context ends and the server's delay is over, before the server shuts down.
-//
-// Once k8s.io/apiserver has closed the listener, it answers 503. kube-apiserver would take the API for unavailable.
-func (c *Connections) Start(ctx context.Context, server *genericapiserver.GenericAPIServer) {
-	delay := server.ShutdownDelayDuration
-	server.ShutdownDelayDuration += 2 * farewell
-	context.AfterFunc(ctx, func() {
-		time.Sleep(delay)
-		c.Leave()
-	})
-}
-
 // conn is a connection of a client.
 type conn struct {
 	net.Conn
@@ -211,6 +166,8 @@ type conn struct {
 	client string
 
 	http2 atomic.Bool
+	// written is when Write has set a deadline. crypto/tls writes one record at a time.
+	written time.Time
 	// trusted is set by Trust.
 	trusted atomic.Pointer[tls.ConnectionState]
 	known   knownCertificates
@@ -246,8 +203,9 @@ func (c *conn) Read(p []byte) (int, error) {
 
 // Write ends a connection of HTTP/2 whose client reads nothing. For HTTP/1.1, responses have deadlines.
 func (c *conn) Write(p []byte) (int, error) {
-	if c.http2.Load() {
-		_ = c.SetWriteDeadline(time.Now().Add(limits.EventTime))
+	if now := time.Now(); c.http2.Load() && now.Sub(c.written) > limits.EventTime/30 {
+		c.written = now
+		_ = c.SetWriteDeadline(now.Add(limits.EventTime))
 	}
 	n, err := c.Conn.Write(p)
 	if err != nil {
