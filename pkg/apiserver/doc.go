@@ -31,11 +31,12 @@ limitations under the License.
 //
 // # A request
 //
-// A connection is accepted by transport, which bounds connections by their IP address. A request then
-// passes these handlers:
+// A connection is accepted by transport, which bounds connections by their IP address, and tells clients when the
+// server stops. A request then passes these handlers:
 //
 //   - WithServerHeader names the server that answers.
-//   - Handler counts the requests of a connection, and ignores certificates of strangers.
+//   - Handler counts the requests of a connection, ignores certificates of strangers, and tells clients of a stopping
+//     server to use others.
 //   - WithDeadlines ends the wait for bodies that do not come, and for clients that read no response.
 //   - WithRequestBounds refuses headers, paths, queries and timeouts that no client needs, and leaves impersonation and
 //     audit IDs to the front proxy.

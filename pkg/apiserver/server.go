@@ -28,6 +28,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/storage"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
@@ -37,7 +38,8 @@ type Server struct {
 	// Generic is the library's server, for hooks and health checks.
 	Generic *genericapiserver.GenericAPIServer
 
-	config genericapiserver.CompletedConfig
+	config      genericapiserver.CompletedConfig
+	connections *transport.Connections
 	// etcd is nil if it does not run inside this server.
 	etcd *etcd.Etcd
 	// close stops what the server depends on.
@@ -50,7 +52,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &Server{generic, c.generic, c.etcd, c.Close}, nil
+	return &Server{generic, c.generic, c.connections, c.etcd, c.Close}, nil
 }
 
 func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error) {
@@ -140,6 +142,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, s.close()) }()
 	defer goruntime.KeepAlive(make([]byte, headroom))
 	ctx = s.whileEtcdRuns(ctx)
+	s.connections.Start(ctx, s.Generic)
 	prepared := s.Generic.PrepareRun()
 	s.installOpenAPI()
 	if err := prepared.RunWithContext(ctx); err != nil {

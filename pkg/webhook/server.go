@@ -65,6 +65,7 @@ func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hoo
 	}
 	<-ctx.Done()
 	time.Sleep(delay)
+	connections.Leave()
 	close(stop)
 	<-listenerStopped
 	<-stopped

@@ -33,10 +33,15 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
+
+// farewell is how long a stopping server tells its clients to use other connections, and then as long answers those that
+// have just connected. HTTP/2 of net/http takes another second to stop.
+const farewell = 600 * time.Millisecond
 
 const (
 	// leastConnections is how many connections an IP address may have even if others have all. Otherwise, connections
@@ -57,8 +62,11 @@ const (
 // without an authorized request. Connections with a front proxy's certificate are exempt.
 type Connections struct {
 	number, memory *limits.Shares
+	leaving        atomic.Bool
 	// rotations counts how often the certificate authorities have changed.
 	rotations atomic.Int64
+	// stopListening closes the port.
+	stopListening func() error
 
 	mu   sync.Mutex
 	open map[*conn]struct{}
@@ -73,20 +81,26 @@ func NewConnections(bounds limits.Bounds) *Connections {
 	}
 }
 
-// Listener returns a listener that closes connections beyond the bound of their IP address.
+// Listener returns a listener that closes connections beyond the bound of their IP address. It must be called once.
 func (c *Connections) Listener(of net.Listener) net.Listener {
-	return &listener{of, c}
+	c.stopListening = sync.OnceValue(of.Close)
+	return &listener{Listener: of, all: c, closed: make(chan struct{})}
 }
 
 type listener struct {
 	net.Listener
-	all *Connections
+	all    *Connections
+	once   sync.Once
+	closed chan struct{}
 }
 
 // Accept returns the next connection whose client does not have too many.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			<-l.closed // Leave has closed the port, and net/http still serves connections.
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -104,19 +118,21 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 // Close closes the listener, and connections without a request: net/http would wait for handshakes and headers that do
-// not end. Requests that are on their way when a client reads its GOAWAY are lost if they have a body.
-// Upstream faults 75, 77 and 79.
+// not end.
+// Upstream fault 75.
 func (l *listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
 	l.all.mu.Lock()
 	open := slices.Collect(maps.Keys(l.all.open))
 	l.all.mu.Unlock()
 	for _, conn := range open {
 		conn.closeWithoutRequest()
 	}
-	return l.Listener.Close()
+	return l.all.stopListening()
 }
 
-// Handler must be around all others. It counts the requests of connections, and ignores certificates of clients that no certificate authority has issued. The authorities are nil
+// Handler must be around all others. It counts the requests of connections, and tells clients of a stopping server to
+// use others. It also ignores certificates of clients that no certificate authority has issued. The authorities are nil
 // if the server asks for no certificates.
 func (c *Connections) Handler(next http.Handler, authorities dynamiccertificates.CAContentProvider) http.Handler {
 	logs := limits.NewLogPace()
@@ -125,6 +141,9 @@ func (c *Connections) Handler(next http.Handler, authorities dynamiccertificates
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		GrowStack()
+		if c.leaving.Load() {
+			w.Header().Set("Connection", "close") // HTTP/2 has GOAWAY sent.
+		}
 		conn := connOf(req.Context())
 		if conn == nil {
 			next.ServeHTTP(w, req)
@@ -157,6 +176,32 @@ func (c *Connections) Enqueue() { c.rotations.Add(1) }
 func GrowStack() {
 	var frames [20 << 10]byte // More than half of what is needed: a stack is a power of two.
 	runtime.KeepAlive(&frames)
+}
+
+// Leave has clients use other connections: those of other servers, if this one is not ready. It returns when the server
+// may be shut down. Clients are told one after the other, by responses. Even so, what is on its way over HTTP/2 when a
+// client reads its GOAWAY is lost: clients repeat it if it has no body.
+// Upstream fault 77.
+// Upstream fault 79.
+//
+// net/http drops the first request of a connection that it reads while it shuts down, so that the port is closed before.
+func (c *Connections) Leave() {
+	c.leaving.Store(true)
+	time.Sleep(farewell)
+	_ = c.stopListening() // Close returns the error.
+	time.Sleep(farewell)
+}
+
+// Start leaves when the context ends and the server's delay is over, before the server shuts down.
+//
+// Once k8s.io/apiserver has closed the listener, it answers 503. kube-apiserver would take the API for unavailable.
+func (c *Connections) Start(ctx context.Context, server *genericapiserver.GenericAPIServer) {
+	delay := server.ShutdownDelayDuration
+	server.ShutdownDelayDuration += 2 * farewell
+	context.AfterFunc(ctx, func() {
+		time.Sleep(delay)
+		c.Leave()
+	})
 }
 
 // conn is a connection of a client.

@@ -25,6 +25,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"os"
 	"strconv"
 	"strings"
@@ -298,6 +299,32 @@ func TestUnreadConnections(t *testing.T) {
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		require.Equal(t, limits.EventTime, time.Since(began))
 	})
+}
+
+// Clients of a server that leaves use another connection after the next response, until the port is closed.
+func TestLeave(t *testing.T) {
+	for _, protocol := range protocols {
+		t.Run(protocol, func(t *testing.T) {
+			connections := NewConnections(limits.DefaultBounds())
+			server, client := serve(t, connections, func(http.ResponseWriter, *http.Request) {}), newClient(t, protocol)
+			reuses := func() (reused bool) {
+				ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused }})
+				request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+				require.NoError(t, err)
+				response, err := client.Do(request)
+				require.NoError(t, err)
+				require.NoError(t, response.Body.Close())
+				return reused
+			}
+			require.False(t, reuses())
+			require.True(t, reuses())
+			connections.leaving.Store(true)
+			require.Eventually(t, func() bool { return !reuses() }, time.Minute, time.Millisecond)
+			connections.Leave()
+			_, err := net.Dial("tcp", server.Listener.Addr().String())
+			require.Error(t, err, "the port is open")
+		})
+	}
 }
 
 // A server that stops waits for no client whose request has not begun.
