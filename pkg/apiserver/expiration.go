@@ -32,10 +32,9 @@ var expiration = metrics.NewGaugeVec(&metrics.GaugeOpts{
 	StabilityLevel: metrics.ALPHA,
 }, []string{"server"})
 
-func init() { legacyregistry.MustRegister(expiration) }
-
 // reportExpiration keeps the metric of the certificate's expiration up to date.
 func reportExpiration(server string, certificate dynamiccertificates.CertKeyContentProvider) {
+	_ = legacyregistry.Register(expiration) // A process with several servers has it already.
 	listener := expirationListener{server: server, certificate: certificate}
 	listener.Enqueue()
 	certificate.AddListener(listener)

@@ -33,8 +33,6 @@ var pluginEnabled = metrics.NewGaugeVec(&metrics.GaugeOpts{
 	StabilityLevel: metrics.ALPHA,
 }, []string{"server", "plugin"})
 
-func init() { legacyregistry.MustRegister(pluginEnabled) }
-
 // AdmissionOff returns the names of the admission plugins that run by default, but not with
 // these flags.
 func (o CompletedOptions) AdmissionOff() (names []string) {
@@ -49,6 +47,7 @@ func (o CompletedOptions) AdmissionOff() (names []string) {
 // reportPlugins publishes which admission plugins a server runs, and logs those that are off.
 // Replicas with different plugins admit different objects.
 func (o CompletedOptions) reportPlugins() {
+	_ = legacyregistry.Register(pluginEnabled) // A process with several servers has it already.
 	if off := o.AdmissionOff(); len(off) > 0 {
 		klog.InfoS("Admission plugins are off: this server admits what they would refuse or change", "plugins", off)
 	}

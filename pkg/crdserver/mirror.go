@@ -78,8 +78,6 @@ var leftovers = metrics.NewGaugeVec(&metrics.GaugeOpts{
 	StabilityLevel: metrics.ALPHA,
 }, []string{"definition"})
 
-func init() { legacyregistry.MustRegister(leftovers) }
-
 // mirror keeps copies of the definitions of some groups in the server's own etcd. All replicas do
 // so, and write the same copies.
 type mirror struct {
@@ -113,6 +111,7 @@ func newMirror(o *Options, config *apiserver.Config, copies, objects generic.RES
 	if err != nil {
 		return nil, err
 	}
+	_ = legacyregistry.Register(leftovers) // A process with several servers has it already.
 	options, err := copies.GetRESTOptions(definitionResource(), &apiextensions.CustomResourceDefinition{})
 	if err != nil {
 		return nil, err

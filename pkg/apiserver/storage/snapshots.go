@@ -45,17 +45,17 @@ var (
 	}, []string{"server"})
 )
 
-func init() { legacyregistry.MustRegister(quota, latestSnapshot) }
-
 // InstallEmbedded publishes how large the database of a server's own etcd may become, which alerts
 // compare with apiserver_storage_size_bytes, and makes the server save snapshots of it if they have
 // a schedule.
 func InstallEmbedded(server *genericapiserver.GenericAPIServer, name string, embedded etcd.Config) error {
+	_ = legacyregistry.Register(quota) // A process with several servers has it already.
 	quota.WithLabelValues(name).Set(float64(embedded.QuotaBytes))
 	if embedded.Snapshots.Spec == "" {
 		return nil
 	}
 	return server.AddPostStartHook("save-snapshots", func(hook genericapiserver.PostStartHookContext) error {
+		_ = legacyregistry.Register(latestSnapshot)
 		latest := latestSnapshot.WithLabelValues(name)
 		latest.Set(0)
 		go func() {
