@@ -67,10 +67,10 @@ func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *timedWriter) WriteHeader(code int) {
 	if !w.begun && code >= http.StatusOK {
 		w.begun = true
-		switch { // Without a deadline, the request's end is one.
+		switch {
 		case code >= http.StatusBadRequest:
 			_ = w.control.SetWriteDeadline(time.Now().Add(refusalTime))
-		case !w.http2: // There, the timeout of the request ends it.
+		case !w.http2: // Over HTTP/2, the timeout of the request ends the response, too.
 			_ = w.control.SetWriteDeadline(time.Now().Add(responseTime))
 		}
 	}
