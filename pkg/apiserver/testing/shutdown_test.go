@@ -17,11 +17,10 @@ limitations under the License.
 package testing
 
 import (
-	"bufio"
-	"crypto/tls"
+	"encoding/json"
 	"io"
 	"net/http"
-	"strings"
+	"net/http/httptrace"
 	"testing"
 	"time"
 
@@ -29,35 +28,52 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A server that stops answers what clients send before they know, and has them use another connection.
-func TestRequestOfAStoppingServer(t *testing.T) {
+// A server that stops has its clients use other connections, and answers what has begun.
+func TestStoppingServer(t *testing.T) {
 	t.Parallel()
 	server := start(t, "--run-controllers=false")
 	config, err := rest.TLSConfigFor(server.ClientConfig)
 	require.NoError(t, err)
-	address := strings.TrimPrefix(server.ClientConfig.Host, "https://")
-	conn, err := tls.Dial("tcp", address, config)
-	require.NoError(t, err)
-	defer conn.Close()
+	newClient := func() http.Client {
+		transport := &http.Transport{TLSClientConfig: config.Clone(), ExpectContinueTimeout: patience}
+		t.Cleanup(transport.CloseIdleConnections)
+		return http.Client{Transport: transport}
+	}
 
-	_, err = io.WriteString(conn, "GET /version HTTP/1.1\r\nHost: localhost\r\n")
+	content, err := json.Marshal(machine("begun"))
 	require.NoError(t, err)
-	stopped := make(chan error, 1)
-	go func() { stopped <- server.Stop() }()
-	others := http.Client{Transport: &http.Transport{TLSClientConfig: config.Clone()}}
-	defer others.CloseIdleConnections()
-	require.Eventually(t, func() bool {
-		response, err := others.Get(server.ClientConfig.Host + "/livez")
+	body, sender := io.Pipe()
+	begun := make(chan struct{})
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got100Continue: func() { close(begun) }})
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.ClientConfig.Host+"/apis/workshop.example.com/v1/namespaces/default/machines", body)
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Expect", "100-continue")
+	created := make(chan int, 1)
+	go func() {
+		client, code := newClient(), 0
+		if response, err := client.Do(request); err == nil {
+			_ = response.Body.Close()
+			code = response.StatusCode
+		}
+		created <- code
+	}()
+	<-begun
+
+	other := newClient()
+	told := func() bool {
+		response, err := other.Get(server.ClientConfig.Host + "/livez")
 		require.NoError(t, err)
 		require.NoError(t, response.Body.Close())
 		return response.Close
-	}, patience, 10*time.Millisecond)
-	_, err = io.WriteString(conn, "\r\n")
+	}
+	require.False(t, told())
+	stopped := make(chan error, 1)
+	go func() { stopped <- server.Stop() }()
+	require.Eventually(t, told, patience, 10*time.Millisecond)
+	_, err = sender.Write(content)
 	require.NoError(t, err)
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusOK, response.StatusCode)
-	require.True(t, response.Close, "The client may use the connection again.")
-	require.NoError(t, response.Body.Close())
+	require.NoError(t, sender.Close())
+	require.Equal(t, http.StatusCreated, <-created)
 	require.NoError(t, <-stopped)
 }
