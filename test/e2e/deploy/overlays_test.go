@@ -27,7 +27,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -113,29 +112,6 @@ func versions(t *testing.T, dir string) map[string]string {
 	}
 	require.Greater(t, len(versions), 20)
 	return versions
-}
-
-// TestRestrictedProfile shows that the namespace does not admit what the pods of the
-// other tests had to be without.
-func TestRestrictedProfile(t *testing.T) {
-	install(t, overlayDirectory("standalone"))
-	for name, change := range map[string]func(*corev1.PodSpec){
-		"allowPrivilegeEscalation != false": func(spec *corev1.PodSpec) {
-			spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil
-		},
-		"unrestricted capabilities": func(spec *corev1.PodSpec) { spec.Containers[0].SecurityContext.Capabilities = nil },
-		"runAsNonRoot != true":      func(spec *corev1.PodSpec) { spec.SecurityContext.RunAsNonRoot = nil },
-		"seccompProfile":            func(spec *corev1.PodSpec) { spec.SecurityContext.SeccompProfile = nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			pod := pods(t, systemNamespace, overlays()["standalone"])[serverName][0]
-			copied := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "copy"}, Spec: pod.Spec}
-			change(&copied.Spec)
-			_, err := framework.Kube(cp).CoreV1().Pods(systemNamespace).Create(t.Context(), copied, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			require.True(t, apierrors.IsForbidden(err), err)
-			require.ErrorContains(t, err, `violates PodSecurity "restricted:latest": `+name)
-		})
-	}
 }
 
 // serve has kube-apiserver send requests for the group to a server and returns a client.
