@@ -21,7 +21,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,7 +28,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -43,162 +41,71 @@ import (
 func TestOlderKubeAPIServer(t *testing.T) {
 	framework.Long(t, "it has a control plane of its own")
 	t.Parallel()
-	for name, test := range map[string]struct {
-		flags  []string
-		absent []string
-		policy func(*testing.T, kubernetes.Interface)
-		// enforced reports whether a pizza with one replica has met the policy.
-		enforced func(replicas int32, err error) bool
-	}{
-		"emulated": {
-			[]string{"--emulated-version=1.35"},
-			[]string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"},
-			createMutatingPolicy, func(replicas int32, err error) bool { return err == nil && replicas == 7 },
-		},
-		"switched off": {
-			[]string{
-				"--runtime-config=admissionregistration.k8s.io/v1=false",
-				// These would keep kube-apiserver itself from all writes.
-				"--disable-admission-plugins=MutatingAdmissionPolicy,MutatingAdmissionWebhook,ValidatingAdmissionPolicy,ValidatingAdmissionWebhook",
-			},
-			[]string{
-				"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
-				"validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
-			},
-			createValidatingPolicy, func(_ int32, err error) bool { return apierrors.IsInvalid(err) },
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cp := controlplane.ForTest(t, controlplane.Config{
-				KubeAPIServer:     controlplane.ComponentConfig{Off: true},
-				ControllerManager: controlplane.ComponentConfig{Off: true},
-				APIServer:         controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}},
-			})
-			// It is not waited for: without its own configurations it is never ready.
-			start := func(flags ...string) {
-				t.Helper()
-				require.NoError(t, cp.KubeAPIServer.Stop())
-				cp.KubeAPIServer.SetFlags(flags...)
-				require.NoError(t, cp.KubeAPIServer.Launch())
-				controlplane.Eventually(t, func() error { return cp.Install(t.Context()) })
-			}
-			client := versioned.NewForConfigOrDie(cp.RESTConfig())
-			awaitEnforced := func(want bool) {
-				t.Helper()
-				controlplane.Eventually(t, func() error {
-					created, err := client.RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("a"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-					replicas := ptr.Deref(created.Spec.Replicas, 0)
-					if !apierrors.IsInvalid(err) && err != nil || test.enforced(replicas, err) != want {
-						return fmt.Errorf("a pizza gets %d replicas and the error %w, while enforcement is to be %v", replicas, err, want)
-					}
-					return nil
-				})
-			}
-			logged := func() []string {
-				t.Helper()
-				log, err := os.ReadFile(cp.APIServer.LogFile())
-				require.NoError(t, err)
-				var resources []string
-				for _, match := range notServed.FindAllStringSubmatch(string(log), -1) {
-					resources = append(resources, match[1])
-				}
-				slices.Sort(resources)
-				return resources
-			}
-
-			start(test.flags...)
-			require.NoError(t, cp.APIServer.Start(t.Context()))
-			pid := cp.APIServer.PID()
-			require.NoError(t, cp.Register(t.Context(), cp.APIServer))
-			require.NoError(t, fixture.CreateToppings(t.Context(), client, "tomato"))
-			awaitEnforced(false)
-			controlplane.Eventually(t, func() error {
-				if !slices.Equal(test.absent, logged()) {
-					return fmt.Errorf("logged are %q", logged())
-				}
-				return nil
-			})
-
-			start()
-			test.policy(t, kubernetes.NewForConfigOrDie(cp.RESTConfig()))
-			awaitEnforced(true)
-			start(test.flags...)
-			awaitEnforced(false)
-			require.Equal(t, test.absent, logged())
-			require.Equal(t, pid, cp.APIServer.PID(), "The server has been restarted.")
-		})
+	flags := []string{
+		"--runtime-config=admissionregistration.k8s.io/v1=false",
+		// These would keep kube-apiserver itself from all writes.
+		"--disable-admission-plugins=MutatingAdmissionPolicy,MutatingAdmissionWebhook,ValidatingAdmissionPolicy,ValidatingAdmissionWebhook",
 	}
-}
-
-// A policy that kube-apiserver serves as v1beta1 only, as Kubernetes 1.34 and 1.35 do, is
-// enforced, and stays so when kube-apiserver is upgraded.
-func TestPoliciesServedAsV1Beta1(t *testing.T) {
-	framework.Long(t, "it has a control plane of its own")
-	t.Parallel()
+	absent := []string{
+		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
+		"validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
+	}
 	cp := controlplane.ForTest(t, controlplane.Config{
-		KubeAPIServer: controlplane.ComponentConfig{Flags: []string{
-			"--emulated-version=1.35", "--feature-gates=MutatingAdmissionPolicy=true",
-			"--runtime-config=admissionregistration.k8s.io/v1beta1=true",
-			// That of this version of kube-apiserver can't read v1beta1.
-			"--disable-admission-plugins=MutatingAdmissionPolicy",
-		}},
+		KubeAPIServer:     controlplane.ComponentConfig{Off: true},
 		ControllerManager: controlplane.ComponentConfig{Off: true},
+		APIServer:         controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}},
 	})
-	kube := framework.Kube(cp)
+	// It is not waited for: without its own configurations it is never ready.
+	start := func(flags ...string) {
+		t.Helper()
+		require.NoError(t, cp.KubeAPIServer.Stop())
+		cp.KubeAPIServer.SetFlags(flags...)
+		require.NoError(t, cp.KubeAPIServer.Launch())
+		controlplane.Eventually(t, func() error { return cp.Install(t.Context()) })
+	}
 	client := versioned.NewForConfigOrDie(cp.RESTConfig())
-	awaitReplicas := func(want int32) {
+	awaitEnforced := func(want bool) {
 		t.Helper()
 		controlplane.Eventually(t, func() error {
-			created, err := client.RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("a"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			if err != nil {
-				return err
-			}
-			if got := ptr.Deref(created.Spec.Replicas, 0); got != want {
-				return fmt.Errorf("a pizza gets %d replicas, not %d", got, want)
+			_, err := client.RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("a"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if !apierrors.IsInvalid(err) && err != nil || apierrors.IsInvalid(err) != want {
+				return fmt.Errorf("a pizza gets the error %w, while enforcement is to be %v", err, want)
 			}
 			return nil
 		})
 	}
-	_, err := kube.AdmissionregistrationV1().MutatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{})
-	require.True(t, apierrors.IsNotFound(err), "%v", err)
-	require.NoError(t, fixture.CreateToppings(t.Context(), client, "tomato"))
-	awaitReplicas(1)
-	create := func(object string) {
+	logged := func() []string {
 		t.Helper()
-		kubectl := cp.Kubectl(t.Context(), "create", "--filename=-")
-		kubectl.Stdin = strings.NewReader(object)
-		output, err := kubectl.CombinedOutput()
-		require.NoError(t, err, "%s", output)
+		log, err := os.ReadFile(cp.APIServer.LogFile())
+		require.NoError(t, err)
+		var resources []string
+		for _, match := range notServed.FindAllStringSubmatch(string(log), -1) {
+			resources = append(resources, match[1])
+		}
+		slices.Sort(resources)
+		return resources
 	}
-	create(`
-apiVersion: admissionregistration.k8s.io/v1beta1
-kind: MutatingAdmissionPolicy
-metadata: {name: seven}
-spec:
-  reinvocationPolicy: Never
-  matchConstraints:
-    resourceRules:
-      - {apiGroups: [restaurant.programming-kubernetes.info], apiVersions: ["*"], operations: [CREATE], resources: [pizzas]}
-  mutations:
-    - {patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "replace", path: "/spec/replicas", value: 7}]'}}
-`)
-	create(`
-apiVersion: admissionregistration.k8s.io/v1beta1
-kind: MutatingAdmissionPolicyBinding
-metadata: {name: seven}
-spec: {policyName: seven}
-`)
-	awaitReplicas(7)
 
-	require.NoError(t, cp.KubeAPIServer.Stop())
-	cp.KubeAPIServer.SetFlags()
-	require.NoError(t, cp.KubeAPIServer.Start(t.Context()))
-	awaitReplicas(7)
+	start(flags...)
+	require.NoError(t, cp.APIServer.Start(t.Context()))
+	pid := cp.APIServer.PID()
+	require.NoError(t, cp.Register(t.Context(), cp.APIServer))
+	require.NoError(t, fixture.CreateToppings(t.Context(), client, "tomato"))
+	awaitEnforced(false)
 	controlplane.Eventually(t, func() error {
-		return kube.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Delete(t.Context(), "seven", metav1.DeleteOptions{})
+		if !slices.Equal(absent, logged()) {
+			return fmt.Errorf("logged are %q", logged())
+		}
+		return nil
 	})
-	awaitReplicas(1)
+
+	start()
+	createValidatingPolicy(t, kubernetes.NewForConfigOrDie(cp.RESTConfig()))
+	awaitEnforced(true)
+	start(flags...)
+	awaitEnforced(false)
+	require.Equal(t, absent, logged())
+	require.Equal(t, pid, cp.APIServer.PID(), "The server has been restarted.")
 }
 
 var notServed = regexp.MustCompile(`"kube-apiserver does not serve a resource of admissionregistration\.k8s\.io/v1: no webhook or policy of this kind is enforced until it does" resource="(.*)" retry="30s"`)
@@ -209,28 +116,6 @@ func onPizzas() *admissionregistrationv1.MatchResources {
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"restaurant.programming-kubernetes.info"}, APIVersions: []string{"*"}, Resources: []string{"pizzas"}},
 	}}}}
-}
-
-// createMutatingPolicy gives every pizza seven replicas.
-func createMutatingPolicy(t *testing.T, client kubernetes.Interface) {
-	t.Helper()
-	_, err := client.AdmissionregistrationV1().MutatingAdmissionPolicies().Create(t.Context(), &admissionregistrationv1.MutatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "seven"},
-		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
-			MatchConstraints: onPizzas(),
-			Mutations: []admissionregistrationv1.Mutation{{
-				PatchType: admissionregistrationv1.PatchTypeJSONPatch,
-				JSONPatch: &admissionregistrationv1.JSONPatch{Expression: `[JSONPatch{op: "replace", path: "/spec/replicas", value: 7}]`},
-			}},
-			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
-		},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	_, err = client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Create(t.Context(), &admissionregistrationv1.MutatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "seven"},
-		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: "seven"},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
 }
 
 // createValidatingPolicy refuses pizzas that do not have seven replicas.
