@@ -69,9 +69,8 @@ while IFS='|' read -r tests needs; do
 done <<'TABLE'
 networks of hosts (test/network)|root ip nsenter
 rollouts (test/e2e/rollout)|root ip nsenter
-SSH (test/e2e/remote, test/bastion/local, and test/e2e/api a second time)|root ip nsenter unshare sshd ssh ssh-keygen
+SSH (test/bastion/local, and test/e2e/api a second time)|root ip nsenter unshare sshd ssh ssh-keygen
 an HTTP proxy (test/e2e/remote)|root ip nsenter tinyproxy
-"kubectl proxy" (test/e2e/remote)|curl
 Konnectivity (test/e2e/konnectivity)|root ip nsenter openssl
 TABLE
 

@@ -62,13 +62,6 @@ test-attacks: binaries ## Attacks the server, crd-apiserver and the webhook, ATT
 	ATTACK_SECONDS=$(ATTACK_SECONDS) go test -vet=off -count=1 -v -timeout=4h ./test/e2e/attacks
 	ATTACKED=crd-apiserver ATTACK_SECONDS=$(ATTACK_SECONDS) go test -vet=off -count=1 -v -timeout=4h ./test/e2e/attacks
 
-REQUESTS ?= 1000000
-SEED ?= $(shell date +%s)
-
-.PHONY: fuzz-requests
-fuzz-requests: binaries ## Sends REQUESTS=1000000 mutated requests to a server, and keeps those that are answered like none before: SEED
-	REQUESTS=$(REQUESTS) SEED=$(SEED) CORPUS=write go test -vet=off -count=1 -v -timeout=12h -run=TestRequests ./test/e2e/fuzz
-
 # Go fuzzes one function of one package at a time. Its findings are kept in testdata, with some
 # inputs to begin with, and are test cases of "make test-unit" from then on. To make each new input
 # as small as it can be, up to a minute for each, would take most of the time.

@@ -17,11 +17,8 @@ limitations under the License.
 package konnectivity
 
 import (
-	"crypto/tls"
-	"encoding/json"
 	"fmt"
 	"net"
-	"net/http"
 	"path/filepath"
 	"testing"
 	"time"
@@ -30,9 +27,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
@@ -78,40 +72,5 @@ func (c *cluster) collectSpans(t *testing.T) observer {
 	config := filepath.Join(t.TempDir(), "tracing.yaml")
 	writeFile(t, config, fmt.Appendf(nil, "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: %s\nsamplingRatePerMillion: 1000000\n", listener.Addr()))
 	o.flags = []string{"--tracing-config-file=" + config}
-	return o
-}
-
-// collectEvents is of auditing.
-func (c *cluster) collectEvents(t *testing.T) observer {
-	t.Helper()
-	o := newObserver()
-	pair, err := c.PKI.ServingCA.Issue(controlplane.Certificate{Hosts: []string{c.webhook.Address()}})
-	require.NoError(t, err)
-	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
-	require.NoError(t, err)
-	collector := &http.Server{
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-		Handler: http.HandlerFunc(func(_ http.ResponseWriter, in *http.Request) {
-			var events auditv1.EventList
-			if err := json.NewDecoder(in.Body).Decode(&events); err == nil && len(events.Items) > 0 {
-				o.call()
-			}
-		}),
-	}
-	listener, err := c.webhook.Listen("tcp", net.JoinHostPort(c.webhook.Address(), "0"))
-	require.NoError(t, err)
-	go func() { _ = collector.ServeTLS(listener, "", "") }()
-	t.Cleanup(func() { require.NoError(t, collector.Close()) })
-
-	dir := t.TempDir()
-	policy, kubeconfig := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "kubeconfig")
-	writeFile(t, policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"))
-	const name = "collector"
-	require.NoError(t, clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: "https://" + listener.Addr().String(), CertificateAuthorityData: c.PKI.ServingCA.CertPEM()}},
-		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name}},
-		CurrentContext: name,
-	}, kubeconfig))
-	o.flags = []string{"--audit-policy-file=" + policy, "--audit-webhook-config-file=" + kubeconfig, "--audit-webhook-mode=blocking"}
 	return o
 }
