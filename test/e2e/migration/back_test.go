@@ -19,6 +19,7 @@ package migration
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -76,9 +77,11 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 	informer, follower, browser := c.watch(t), c.follow(t, c.pizzas().Watch), c.follow(t, c.watchBySocket)
 	clients := c.startClients(t)
 
+	began := time.Now()
 	code, stdout, stderr := c.migrate(t, "run")
 	require.Equal(t, 0, code, stderr)
 	require.Contains(t, stdout, "Moved")
+	t.Logf("%d objects were moved in %s; the longest write took %s.", len(before), time.Since(began).Round(time.Second), clients.longest())
 	framework.MarkServed(t, c.ControlPlane, restaurant.GroupName)
 	clients.awaitMore(t)
 	require.Empty(t, clients.errors(), "Clients notice nothing but a pause.")
@@ -114,9 +117,11 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 	if c.binary == "crd-apiserver" {
 		editor = c.startIntruder(t)
 	}
+	began = time.Now()
 	code, stdout, stderr = c.migrate(t, "back", args...)
 	require.Equal(t, 0, code, stderr)
 	require.Contains(t, stdout, "Returned")
+	t.Logf("%d objects were moved back in %s.", len(there), time.Since(began).Round(time.Second))
 	framework.RequireForgotten(t, c.ControlPlane, restaurant.GroupName)
 	if editor != nil {
 		editor.require(t, len(args) == 0)

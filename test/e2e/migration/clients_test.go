@@ -78,6 +78,43 @@ type clients struct {
 	failed   []error
 }
 
+// failures are what has failed, and when.
+type failures struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (f *failures) add(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = append(f.all, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// list returns the first: there can be more than a test's message has room for.
+func (f *failures) list() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.all[:min(10, len(f.all))])
+}
+
+// reads counts what fails of reads, also what client-go then tries again.
+type reads struct {
+	http.RoundTripper
+	*failures
+}
+
+func (r reads) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := r.RoundTripper.RoundTrip(request)
+	switch {
+	case request.Method != http.MethodGet || request.Context().Err() != nil:
+	case err != nil:
+		r.add("%s: %v", request.URL, err)
+	case response.StatusCode != http.StatusOK:
+		r.add("%s: %s", request.URL, response.Status)
+	}
+	return response, err
+}
+
 // startClients starts one that writes and one that reads.
 func (c *cluster) startClients(t *testing.T) *clients {
 	t.Helper()
