@@ -17,7 +17,6 @@ limitations under the License.
 package deploy
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -30,7 +29,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	typed "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
@@ -77,7 +75,6 @@ func TestHighAvailability(t *testing.T) {
 	t.Run("renewed certificates", ha.testRenewedCertificates)
 	t.Run("metrics", ha.testMetrics)
 	t.Run("requests of every kind", ha.testRequests)
-	t.Run("lost authorities", ha.testLostAuthorities)
 	t.Run("permissions", testPermissions)
 }
 
@@ -159,24 +156,4 @@ func handshake(t *testing.T, address string, pair map[string][]byte) error {
 		return nil
 	}
 	return err
-}
-
-// testLostAuthorities empties the Secrets of both certificate authorities. The pods make others.
-func (ha *highAvailability) testLostAuthorities(t *testing.T) {
-	secrets := framework.Kube(cp).CoreV1().Secrets(systemNamespace)
-	for _, name := range []string{"apiserver-serving-ca", "etcd-ca"} {
-		before := awaitSecret(t, framework.Kube(cp), name)
-		require.NotEmpty(t, before.Data["ca.key"])
-		_, err := secrets.Patch(t.Context(), name, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{})
-		require.NoError(t, err)
-		controlplane.Eventually(t, func() error {
-			secret := awaitSecret(t, framework.Kube(cp), name)
-			if len(secret.Data["ca.key"]) == 0 || bytes.Equal(secret.Data["ca.key"], before.Data["ca.key"]) {
-				return fmt.Errorf("%s has no new certificate authority", name)
-			}
-			return nil
-		})
-	}
-	// kube-apiserver trusts the new one.
-	require.NoError(t, cp.WaitAvailable(t.Context()))
 }

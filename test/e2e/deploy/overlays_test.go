@@ -57,16 +57,6 @@ func overlayDirectory(overlay string) string {
 	return filepath.Join(root, "artifacts", "deploy", "overlays", overlay)
 }
 
-// TestOverlaysAreAll fails when there is an overlay that no test knows.
-func TestOverlaysAreAll(t *testing.T) {
-	entries, err := os.ReadDir(overlayDirectory(""))
-	require.NoError(t, err)
-	for _, entry := range entries {
-		require.Contains(t, overlays(), entry.Name())
-	}
-	require.Len(t, entries, len(overlays()))
-}
-
 // TestApply applies every overlay in both ways, twice, and deletes it. All pods are
 // admitted under the profile "restricted".
 func TestApply(t *testing.T) {
@@ -147,32 +137,6 @@ func shortDirectory(t *testing.T) string {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	return dir
-}
-
-// TestExternalEtcd runs two replicas on an etcd that is somebody else's.
-func TestExternalEtcd(t *testing.T) {
-	framework.Long(t, "pods are run")
-	install(t, overlayDirectory("external-etcd"))
-	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "restaurant"})
-	require.NoError(t, err)
-	_, err = framework.Kube(cp).CoreV1().Secrets(systemNamespace).Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "etcd-client"},
-		Data:       map[string][]byte{"ca.crt": cp.PKI.ServingCA.CertPEM(), "tls.crt": issued.Cert, "tls.key": issued.Key},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-
-	machine := newMachine("external-")
-	for i := range 3 {
-		machine.addresses[fmt.Sprintf("https://etcd-%d.example.com:2379", i)] = cp.Etcd.URL()
-	}
-	servers := machine.runAll(t, pods(t, systemNamespace, overlays()["external-etcd"])[serverName][:2])
-	restaurant := serve(t, servers[0])
-	require.NoError(t, fixture.CreateToppings(t.Context(), versioned.NewForConfigOrDie(cp.RESTConfig()), "basil"))
-	serve(t, servers[1])
-	_, err = restaurant.Toppings().Get(t.Context(), "basil", metav1.GetOptions{})
-	require.NoError(t, err)
-	// The etcd is not uninstalled with the server.
-	require.NoError(t, restaurant.Toppings().Delete(t.Context(), "basil", metav1.DeleteOptions{}))
 }
 
 // TestRemovedVersion takes a version out of an installation, as a later release does.

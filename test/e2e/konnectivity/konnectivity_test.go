@@ -19,8 +19,6 @@ limitations under the License.
 package konnectivity
 
 import (
-	"bufio"
-	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -34,7 +32,6 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -117,7 +114,6 @@ func TestEgress(t *testing.T) {
 		requireUnreachable(t, c.server, c.Component("storage"))
 	})
 	require.NotEmpty(t, c.inward.readSample(t, "http-connect.yaml").EgressSelections)
-	t.Run("track", c.testTrack)
 	t.Run("from the server", c.testOutward)
 }
 
@@ -127,40 +123,9 @@ func requireUnreachable(t *testing.T, from *network.Host, component *controlplan
 	require.ErrorIs(t, err, syscall.ENETUNREACH)
 }
 
-// testTrack bakes one pizza after the other, each when the last is reported.
-func (c *cluster) testTrack(t *testing.T) {
-	pizzas := c.client.RestaurantV1().Pizzas("default")
-	_, err := pizzas.Create(t.Context(), pizza("tracked", 2), metav1.CreateOptions{})
-	require.NoError(t, err)
-	client, err := rest.HTTPClientFor(c.RESTConfig())
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.KubeAPIServer.URL()+
-		"/apis/restaurant.programming-kubernetes.info/v1/namespaces/default/pizzas/tracked/track?follow=true", http.NoBody)
-	require.NoError(t, err)
-	response, err := client.Do(request)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	require.Equal(t, http.StatusOK, response.StatusCode)
-	lines := bufio.NewScanner(response.Body)
-	for baked, want := range []string{"0 of 2 baked", "1 of 2 baked", "2 of 2 baked: ready"} {
-		if baked > 0 {
-			_, err := pizzas.Bake(t.Context(), "tracked", &restaurantv1.Bake{}, metav1.CreateOptions{})
-			require.NoError(t, err)
-		}
-		require.True(t, lines.Scan(), "The stream has ended: %v", lines.Err())
-		require.Equal(t, want, lines.Text())
-	}
-	require.False(t, lines.Scan(), "There is more: %q", lines.Text())
-	require.NoError(t, lines.Err(), "The stream was cut off.")
-}
-
 // testOutward tests what the server itself connects to.
 func (c *cluster) testOutward(t *testing.T) {
 	c.guard(t)
-	t.Run("reviews", c.testReviews)
-	t.Run("controllers", c.testControllers)
 	t.Run("webhook", func(t *testing.T) {
 		err := c.order(t, c.APIServer)
 		require.True(t, apierrors.IsForbidden(err), "%v", err)
@@ -260,34 +225,6 @@ func (c *cluster) at(server *controlplane.Component) *rest.Config {
 	config := c.RESTConfig()
 	config.Host, config.Dial = server.URL(), c.server.DialContext
 	return config
-}
-
-// testReviews is of a user that kube-apiserver has to authenticate and to authorize.
-func (c *cluster) testReviews(t *testing.T) {
-	kube := kubernetes.NewForConfigOrDie(c.RESTConfig())
-	_, err := kube.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	token, err := kube.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "stranger", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	config := rest.AnonymousClientConfig(c.at(c.APIServer))
-	config.BearerToken = token.Status.Token
-	_, err = versioned.NewForConfigOrDie(config).RestaurantV1().Toppings().List(t.Context(), metav1.ListOptions{})
-	require.True(t, apierrors.IsForbidden(err), "%v", err)
-	require.ErrorContains(t, err, `User "system:serviceaccount:default:stranger" cannot list resource "toppings"`)
-}
-
-// testControllers is of the lease of the elected server, and of informers.
-func (c *cluster) testControllers(t *testing.T) {
-	pizzas := c.client.RestaurantV1().Pizzas("default")
-	_, err := pizzas.Create(t.Context(), pizza("priced", 1), metav1.CreateOptions{})
-	require.NoError(t, err)
-	controlplane.Eventually(t, func() error {
-		priced, err := pizzas.Get(t.Context(), "priced", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		return unless(priced.Status.Cost != nil && priced.Status.Cost.String() == "1", "the pizza costs %v", priced.Status.Cost)
-	})
 }
 
 // addServer adds a server with these flags and variables.

@@ -74,7 +74,7 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 	c.dependent(t, "owner")
 	c.dependent(t, "gone-owner")
 	before := c.everything(t)
-	informer, follower, browser := c.watch(t), c.follow(t, c.pizzas().Watch), c.follow(t, c.watchBySocket)
+	informer, follower := c.watch(t), c.follow(t, c.pizzas().Watch)
 	clients := c.startClients(t)
 
 	began := time.Now()
@@ -152,7 +152,6 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 	clients.requireWritten(t, after)
 	informer.require(t, after)
 	follower.require(t, after)
-	browser.require(t, after)
 
 	code, _, stderr = c.migrate(t, "finish")
 	require.Equal(t, 0, code, stderr)
@@ -164,7 +163,6 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 	require.Equal(t, 0, code, stderr)
 	informer.require(t, c.everything(t))
 	follower.require(t, c.everything(t))
-	browser.require(t, c.everything(t))
 	if c.server == c.APIServer {
 		return // Copies with finalizers keep the definitions from being deleted.
 	}

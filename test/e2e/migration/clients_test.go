@@ -18,7 +18,6 @@ package migration
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -35,7 +34,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -46,7 +44,6 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
-	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // errPruned says that kube-apiserver does not know a new field yet.
@@ -399,42 +396,6 @@ func (f *follower) run(ctx context.Context, pizzas dynamic.ResourceInterface) er
 		last = version
 	}
 	return nil
-}
-
-// watchBySocket watches pizzas over a WebSocket, as browsers do.
-func (c *cluster) watchBySocket(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	socket, err := framework.DialSocket(ctx, c.config(), framework.GroupPath+"/v1/namespaces/default/pizzas?watch=true&allowWatchBookmarks=true&resourceVersion="+options.ResourceVersion)
-	if err != nil {
-		return nil, err
-	}
-	events := make(chan watch.Event)
-	proxy := watch.NewProxyWatcher(events)
-	go func() {
-		<-proxy.StopChan()
-		_ = socket.Close() // Which ends the loop below.
-	}()
-	go func() {
-		defer close(events)
-		for {
-			var message struct {
-				Type   watch.EventType
-				Object json.RawMessage
-			}
-			if socket.ReadJSON(&message) != nil {
-				return
-			}
-			object, err := runtime.Decode(unstructured.UnstructuredJSONScheme, message.Object)
-			if err != nil {
-				return
-			}
-			select {
-			case events <- watch.Event{Type: message.Type, Object: object}:
-			case <-proxy.StopChan():
-				return
-			}
-		}
-	}()
-	return proxy, nil
 }
 
 // see returns an error if an event is doubled, or one before it was missed.
