@@ -21,19 +21,9 @@ FAULTS_SEED ?= $(shell date +%s)
 test-faults: binaries ## Breaks servers, etcd and networks FAULTS=100 times under load, and checks what clients were told
 	FAULTS=$(FAULTS) FAULTS_SEED=$(FAULTS_SEED) go test -vet=off -count=1 -v -timeout=12h ./test/e2e/faults
 
-SOAK ?= 30m
-STOPS ?= 1000
 OUTAGE ?= 240s
 ROLLINGS ?= 20
 BY_HAND = go test -vet=off -count=1 -v -timeout=12h
-
-.PHONY: soak
-soak: binaries ## Uses two replicas for SOAK=30m, and fails if their memory, goroutines or files grow
-	SOAK=$(SOAK) $(BY_HAND) -run='^TestSoak$$' ./test/e2e/faults
-
-.PHONY: test-stops
-test-stops: binaries ## Stops servers STOPS=1000 times at any moment, and fails if one takes 6 s more than its delay
-	STOPS=$(STOPS) $(BY_HAND) -run='^TestStops$$' ./test/e2e/faults
 
 .PHONY: test-outages
 test-outages: binaries ## Takes etcd away for OUTAGE=240s, in four ways, and fails if writes come back later than after 2 s

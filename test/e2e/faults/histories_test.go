@@ -17,17 +17,11 @@ limitations under the License.
 package faults
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
-
-	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
-	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // A campaign that sees nothing proves nothing: these are histories that can't be.
@@ -93,69 +87,4 @@ func TestHistories(t *testing.T) {
 			require.Equal(t, test.want, len(wrong) == 0, wrong)
 		})
 	}
-}
-
-// And these are watches that miss something, or show what is not.
-func TestWatches(t *testing.T) {
-	topping := func(revision, value string) *restaurantv1.Topping {
-		return &restaurantv1.Topping{ObjectMeta: metav1.ObjectMeta{
-			Name: "basil", ResourceVersion: revision, Annotations: map[string]string{valueAnnotation: value},
-		}}
-	}
-	acknowledged := map[uint64]string{11: "basil", 12: "basil"}
-	for name, test := range map[string]struct {
-		events []watch.Event
-		want   []string
-	}{
-		"all":   {[]watch.Event{{Type: watch.Added, Object: topping("11", "1")}, {Type: watch.Modified, Object: topping("12", "2")}}, nil},
-		"twice": {[]watch.Event{{Type: watch.Added, Object: topping("11", "1")}, {Type: watch.Modified, Object: topping("12", "2")}, {Type: watch.Modified, Object: topping("12", "2")}}, []string{"MODIFIED basil has revision 12 after 12"}},
-		"out of order": {[]watch.Event{{Type: watch.Modified, Object: topping("12", "2")}, {Type: watch.Added, Object: topping("11", "1")}}, []string{
-			"ADDED basil has revision 11 after 12", "a watcher holds map[basil:1] in place of map[basil:2]",
-		}},
-		"one is missing":  {[]watch.Event{{Type: watch.Added, Object: topping("12", "2")}}, []string{`revision 11 of basil was not seen between 10 and 12, but ""`}},
-		"a late bookmark": {[]watch.Event{{Type: watch.Added, Object: topping("11", "1")}, {Type: watch.Modified, Object: topping("12", "2")}, {Type: watch.Bookmark, Object: topping("11", "")}}, []string{"a bookmark has revision 11 after 12"}},
-		"a bookmark too early": {[]watch.Event{{Type: watch.Added, Object: topping("11", "2")}, {Type: watch.Bookmark, Object: topping("12", "")}}, []string{
-			`revision 12 of basil was not seen between 10 and 12, but ""`,
-		}},
-		"a deletion": {[]watch.Event{{Type: watch.Added, Object: topping("11", "1")}, {Type: watch.Modified, Object: topping("12", "2")}, {Type: watch.Deleted, Object: topping("13", "2")}}, []string{
-			"a watcher holds map[] in place of map[basil:2]",
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := &watcher{}
-			w.begin(10, nil)
-			for _, event := range test.events {
-				w.event(w.current(), event)
-			}
-			problems := w.check(acknowledged)
-			if err := w.holds([]restaurantv1.Topping{*topping("12", "2")}); err != nil {
-				problems = append(problems, err.Error())
-			}
-			require.Equal(t, test.want, problems)
-		})
-	}
-}
-
-// staleReads reads from the cache of a server that is cut off from etcd. It adds the
-// stale answers to the history.
-func (c *campaign) staleReads(load *workload) {
-	const name = "stale"
-	fresh, stale := load.servers[0], load.servers[1]
-	created := load.request(c.Context(), fresh, 0, request{verb: verbCreate, name: name, value: load.value()}, "")
-	require.NotNil(c, created)
-	controlplane.Eventually(c, func() error {
-		return stale.Get().Resource("toppings").Name(name).Param("resourceVersion", "0").Do(c.Context()).Error()
-	})
-	c.links[1].set(silent)
-	defer c.links[1].set(healthy)
-	require.NotNil(c, load.request(c.Context(), fresh, 0, request{verb: verbUpdate, name: name, value: load.value(), before: valueOf(created)}, created.ResourceVersion))
-	called := load.history.now()
-	ctx, cancel := context.WithTimeout(c.Context(), requestTimeout)
-	defer cancel()
-	var got restaurantv1.Topping
-	require.NoError(c, stale.Get().Resource("toppings").Name(name).Param("resourceVersion", "0").Do(ctx).Into(&got))
-	load.history.add(1, called, request{verb: verbGet, name: name}, response{answerOK, valueOf(&got)})
-	wrong, undecided := load.history.check(checkTimeout)
-	require.Empty(c, undecided)
-	require.Len(c, wrong, 1, "The stale read was not seen.")
 }
