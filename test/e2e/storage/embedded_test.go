@@ -17,10 +17,8 @@ limitations under the License.
 package storage
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,46 +40,6 @@ func names(t *testing.T, server *controlplane.Component) sets.Set[string] {
 		names.Insert(pizza.Name)
 	}
 	return names
-}
-
-// write creates pizzas, several at a time, until the server has ended, and returns
-// those that were acknowledged. The server's end comes when there are some.
-func write(t *testing.T, server *controlplane.Component, prefix string, some int, end func()) sets.Set[string] {
-	t.Helper()
-	var (
-		mu           sync.Mutex
-		acknowledged = sets.New[string]()
-		enough       = make(chan struct{})
-		writers      sync.WaitGroup
-	)
-	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
-	defer cancel()
-	for writer := range 8 {
-		// Connections of their own, so that many writes are under way at the end.
-		pizzas := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default")
-		writers.Go(func() {
-			for i := 0; ; i++ {
-				name := fmt.Sprintf("%s-%d-%d", prefix, writer, i)
-				if _, err := pizzas.Create(ctx, framework.Pizza(name), metav1.CreateOptions{}); err != nil {
-					return
-				}
-				mu.Lock()
-				acknowledged.Insert(name)
-				if acknowledged.Len() == some {
-					close(enough)
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	select {
-	case <-enough:
-	case <-ctx.Done():
-		require.Failf(t, "too few writes", "The server has not taken %d in %s.", some, controlplane.Patience)
-	}
-	end()
-	writers.Wait()
-	return acknowledged
 }
 
 // A server whose database is full says so, still answers reads, and recovers in
