@@ -86,7 +86,6 @@ func portion(name string, quantity int64) any {
 
 // Two managers that apply different toppings each keep their own.
 func TestApplyMergesToppings(t *testing.T) {
-	framework.AlsoRemote(t)
 	t.Parallel()
 	for _, version := range []string{"v1beta1", "v1"} {
 		t.Run(version, func(t *testing.T) {
@@ -122,7 +121,6 @@ func TestApplyMergesToppings(t *testing.T) {
 // A manifest that moves to another version and has less by then loses nothing, as documented, until the object is
 // replaced. Its conversion gives fields another shape, so that the owner of the old ones is nobody in the new version.
 func TestApplyOfAnotherVersion(t *testing.T) {
-	framework.AlsoRemote(t)
 	t.Parallel()
 	v1 := newSubject(t, "Pizza", "v1")
 	v1.in("v1alpha1").mustApply(t, "alice", map[string]any{"toppings": []any{"mozzarella", "tomato"}, "replicas": int64(3)})

@@ -30,7 +30,6 @@ import (
 
 // What is baked is tested in pkg/registry/restaurant. Here are the clients of users: the generated ones speak protobuf.
 func TestBake(t *testing.T) {
-	framework.AlsoRemote(t)
 	t.Parallel()
 	pizzas := framework.Restaurant(cp).RestaurantV1().Pizzas(framework.Namespace(t, cp))
 	pizza := framework.Pizza("margherita")
@@ -55,7 +54,6 @@ func bakePath(k kubectl) string {
 }
 
 func TestKubectlBake(t *testing.T) {
-	framework.AlsoRemote(t)
 	t.Parallel()
 	k := newKubectl(t)
 	for _, want := range []string{`"baked":2`, `"baked":1`} {

@@ -34,7 +34,6 @@ import (
 
 // The typed clients speak protobuf.
 func TestTypedClients(t *testing.T) {
-	framework.AlsoRemote(t)
 	t.Parallel()
 	ns, client := framework.Namespace(t, cp), framework.Restaurant(cp)
 	metadata := metav1.ObjectMeta{Name: "a"}

@@ -138,7 +138,6 @@ func newKubectl(t *testing.T) kubectl {
 }
 
 func TestKubectlGet(t *testing.T) {
-	framework.AlsoRemote(t)
 	t.Parallel()
 	k := newKubectl(t)
 	toppings := newSubject(t, "Topping", "v1")
@@ -197,7 +196,6 @@ func TestKubectlGet(t *testing.T) {
 }
 
 func TestKubectlExplainAndDescribe(t *testing.T) {
-	framework.AlsoRemote(t)
 	t.Parallel()
 	const list, described = "<[]PizzaTopping>\n      name\t<string> -required-\n      quantity\t<integer>\n", "Name:      tomato\n    Quantity:  1\n    Name:      mozzarella\n    Quantity:  2\n"
 	k := newKubectl(t)
@@ -242,7 +240,6 @@ type step struct {
 }
 
 func TestKubectlWrites(t *testing.T) {
-	framework.AlsoRemote(t)
 	t.Parallel()
 	const (
 		pizza    = "pizza.restaurant.programming-kubernetes.info/margherita "

@@ -46,7 +46,6 @@ func priced(t *testing.T, suffix, cost string) string {
 }
 
 func TestPriceReview(t *testing.T) {
-	framework.AlsoRemote(t)
 	t.Parallel()
 	// Each is asked for at once, when no cache may know it yet.
 	cheap, dear := priced(t, "cheap", "0.50"), priced(t, "dear", "12")

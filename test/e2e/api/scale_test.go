@@ -34,7 +34,6 @@ import (
 
 // The client of autoscalers works on the Scale of any kind that has one. It speaks JSON, and writes in the preferred version.
 func TestScale(t *testing.T) {
-	framework.AlsoRemote(t)
 	t.Parallel()
 	discovery := framework.Kube(cp).Discovery()
 	client, err := scale.NewForConfig(framework.Config(cp), restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),

@@ -58,7 +58,6 @@ func trackPath(k kubectl) string { return strings.Replace(bakePath(k), "/bake", 
 
 // What a stream says is tested in pkg/registry/restaurant. Here are the clients of users.
 func TestTypedTrack(t *testing.T) {
-	framework.AlsoRemote(t)
 	t.Parallel()
 	namespace, client := framework.Namespace(t, cp), framework.Restaurant(cp).RestaurantV1()
 	pizza := framework.Pizza("margherita")
@@ -78,7 +77,6 @@ func TestTypedTrack(t *testing.T) {
 }
 
 func TestKubectlTrack(t *testing.T) {
-	framework.AlsoRemote(t)
 	t.Parallel()
 	k := newKubectl(t)
 	cmd := k.command(t, "get", "--raw", trackPath(k)+"?follow=true")

@@ -34,7 +34,6 @@ import (
 
 // The generated informers and listers of all versions have what is written in one.
 func TestInformers(t *testing.T) {
-	framework.AlsoRemote(t)
 	t.Parallel()
 	s := newSubject(t, "Pizza", "v1")
 	factory := externalversions.NewSharedInformerFactoryWithOptions(framework.Restaurant(cp), 0, externalversions.WithNamespace(s.Namespace))
