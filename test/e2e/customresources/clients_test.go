@@ -30,7 +30,6 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// openSocket watches over a WebSocket, as browsers do, through kube-apiserver.
 // An informer that has watched kube-apiserver's objects sees those at the server once the group is registered. It
 // kept its watch at kube-apiserver, and then began one at a revision that the server's etcd had not reached.
 func TestInformerAcrossRegister(t *testing.T) {

@@ -46,13 +46,6 @@ func (c *cluster) kubeEtcdClient(t *testing.T) *clientv3.Client {
 	return client
 }
 
-// applied is what a manager applies to a pizza.
-func applied(name string, replicas int64) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": gvr("pizzas").GroupVersion().String(), "kind": "Pizza", "metadata": map[string]any{"name": name}, "spec": map[string]any{"replicas": replicas},
-	}}
-}
-
 // A value that a type in Go writes in another way belongs to its manager as before, which can apply it again. Several
 // managers have to write it as it is stored, as with quantities of Kubernetes' own kinds.
 func TestManagersOfRewrittenValues(t *testing.T) {

@@ -48,14 +48,6 @@ func TestEndedProcess(t *testing.T) {
 	}
 }
 
-// versions are the versions and the annotations of the definitions.
-func (c *cluster) versions(t *testing.T) string {
-	t.Helper()
-	output, err := c.Kubectl(t.Context(), "get", "crd", `--output=jsonpath={range .items[*]}{.metadata.annotations.crd-apiserver/copy} {.spec.versions[*].name}{"\n"}{end}`).CombinedOutput()
-	require.NoError(t, err, "%s", output)
-	return string(output)
-}
-
 func (c *cluster) endProcesses(t *testing.T) {
 	t.Helper()
 	manifests, account := "crd-apiserver", framework.CRDServer()

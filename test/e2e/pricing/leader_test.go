@@ -110,14 +110,3 @@ func TestReplicas(t *testing.T) {
 	setCost(t, cheese, "3")
 	awaitPizza(t, ns, "margherita", costs("3"))
 }
-
-// lines are those that begin with one of the prefixes.
-func lines(text string, prefixes ...string) string {
-	var found []string
-	for line := range strings.SplitSeq(text, "\n") {
-		if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(line, prefix) }) {
-			found = append(found, line)
-		}
-	}
-	return "\n" + strings.Join(found, "\n")
-}

@@ -221,7 +221,7 @@ func serveWebhook(t *testing.T, cp *controlplane.ControlPlane, host *network.Hos
 // diagnosis is what a check of "apiserver doctor" finds in an environment.
 func diagnosis(t *testing.T, cp *controlplane.ControlPlane, host *network.Host, check string, environment ...string) string {
 	t.Helper()
-	cmd := host.Command(t.Context(), filepath.Join("..", "..", "..", "_output", "bin", "apiserver"), "doctor", "--kubeconfig="+cp.Kubeconfig(), "--output=json")
+	cmd := host.Command(t.Context(), framework.Program(t, cp, "apiserver"), "doctor", "--kubeconfig="+cp.Kubeconfig(), "--output=json")
 	cmd.Env = append(cp.Kubectl(t.Context()).Env, environment...)
 	output, err := cmd.Output()
 	var findings struct {
