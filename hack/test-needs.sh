@@ -24,7 +24,6 @@ package() {
 	case $1 in
 	sshd) echo openssh-server ;;
 	ssh | ssh-keygen) echo openssh-client ;;
-	mkfs.ext4) echo e2fsprogs ;;
 	nsenter | unshare) echo util-linux ;;
 	ip) echo iproute2 ;;
 	nft) echo nftables ;;
