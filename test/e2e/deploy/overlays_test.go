@@ -18,7 +18,6 @@ package deploy
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -193,62 +192,4 @@ func TestDocumentedPrometheus(t *testing.T) {
 		}
 	}
 	require.Equal(t, 5, labelled)
-}
-
-// TestDocumentedKustomization renders what the documentation says to write, with keys for
-// encryption. Upgrades apply only what has the label.
-func TestDocumentedKustomization(t *testing.T) {
-	example := func(page, beginning string) string {
-		t.Helper()
-		document, err := os.ReadFile(filepath.Join(root, "docs", "operations", page))
-		require.NoError(t, err)
-		_, rest, found := strings.Cut(string(document), "```yaml\n"+beginning)
-		require.True(t, found, beginning)
-		content, _, _ := strings.Cut(rest, "```\n")
-		return content
-	}
-	dir := t.TempDir()
-	installation := example("install.md", "# restaurant/kustomization.yaml\n")
-	const overlay = "../artifacts/deploy/overlays/ha"
-	require.Contains(t, installation, overlay)
-	installation = strings.Replace(installation, overlay, deployDirectory(t, dir, "overlays/ha"), 1)
-	for name, content := range map[string]string{
-		"kustomization.yaml": installation + "secretGenerator:\n" + example("encryption.md", "secretGenerator:\n"),
-		"encryption.yaml":    example("encryption.md", "# restaurant/encryption.yaml\n"),
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
-	}
-
-	images := map[string]int{}
-	var keys corev1.Secret
-	for _, object := range render(t, dir) {
-		require.Equal(t, "restaurant-apiserver", object.GetLabels()["app.kubernetes.io/part-of"], "%s %s", object.GetKind(), object.GetName())
-		if object.GetKind() == "Secret" && object.Object["data"] != nil {
-			convert(t, object, &keys)
-		}
-		containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
-		require.NoError(t, err)
-		for _, container := range containers {
-			images[container.(map[string]any)["image"].(string)]++
-		}
-	}
-	require.Equal(t, 2, images["registry.example.com/restaurant/apiserver:v0.37.0"], "%v", maps.Keys(images))
-	require.Len(t, images, 2)
-
-	require.Contains(t, keys.Data, "encryption.yaml")
-	for _, workload := range workloads(t, render(t, dir)) {
-		if workload.name != "apiserver" {
-			continue
-		}
-		server := workload.spec.Containers[0]
-		require.Contains(t, server.VolumeMounts, corev1.VolumeMount{Name: "encryption", MountPath: "/etc/apiserver/encryption", ReadOnly: true})
-		require.Contains(t, server.Args, "--encryption-provider-config=/etc/apiserver/encryption/encryption.yaml")
-		require.Contains(t, server.Args, "--encryption-provider-config-automatic-reload=true")
-		require.Contains(t, server.Args, "--secure-port=8443", "Its other arguments are still there.")
-		for _, volume := range workload.spec.Volumes {
-			if volume.Name == "encryption" {
-				require.Equal(t, keys.Name, volume.Secret.SecretName)
-			}
-		}
-	}
 }
