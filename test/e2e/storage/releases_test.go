@@ -104,8 +104,8 @@ type versionClient struct {
 	at, version string
 }
 
-// writeEverywhere creates and patches a pizza through each replica in each version. All read the same of it, from etcd and from
-// their watch caches.
+// writeEverywhere creates and patches a pizza through each replica in each version. All read the same of it, from
+// etcd and from their watch caches.
 func writeEverywhere(t *testing.T, cp *controlplane.ControlPlane, replicas ...release) {
 	t.Helper()
 	var clients []versionClient
