@@ -27,6 +27,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -222,7 +223,7 @@ func serveWebhook(t *testing.T, cp *controlplane.ControlPlane, host *network.Hos
 func diagnosis(t *testing.T, cp *controlplane.ControlPlane, host *network.Host, check string, environment ...string) string {
 	t.Helper()
 	cmd := host.Command(t.Context(), framework.Program(t, cp, "apiserver"), "doctor", "--kubeconfig="+cp.Kubeconfig(), "--output=json")
-	cmd.Env = append(cp.Kubectl(t.Context()).Env, environment...)
+	cmd.Env = slices.Concat(cp.Kubectl(t.Context()).Env, environment)
 	output, err := cmd.Output()
 	var findings struct {
 		Results []struct{ Check, Status, Cause, Fix string }
