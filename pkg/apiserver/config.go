@@ -200,7 +200,7 @@ func newStreams(groups []registry.Group) *filters.Streams {
 	return filters.NewStreams(always, followed)
 }
 
-// applyTo is RecommendedOptions.ApplyTo of the library with a storage factory that
+// applyTo is RecommendedOptions.ApplyTo of k8s.io/apiserver with a storage factory that
 // stores each group in a version of its own. The order matters: later options
 // use what earlier ones have set.
 func (o CompletedOptions) applyTo(ctx context.Context, config *Config, ready requirements.Granted) error {
@@ -249,7 +249,7 @@ func (o CompletedOptions) applyTo(ctx context.Context, config *Config, ready req
 
 // applyServing listens on the port, but accepts no connections yet.
 func (o CompletedOptions) applyServing(config *genericapiserver.Config, connections *transport.Connections, ready requirements.Granted) error {
-	// The library keeps the listener, which is for one server, in the options, and forgets
+	// k8s.io/apiserver keeps the listener, which is for one server, in the options, and forgets
 	// the port if it can't be listened on.
 	// Upstream fault 35.
 	options := *o.SecureServing.SecureServingOptions
@@ -345,14 +345,14 @@ func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserve
 	codecs := config.Serializer
 	handler = c.storage.WithReferences(handler)                                                                               // Only the API stores objects.
 	handler = filters.WithCurrentOpenAPI(handler)                                                                             // Redirects do not pass kube-apiserver.
-	handler = c.streams.WithShutdown(handler, config)                                                                         // The library does not end WebSockets.
-	handler = filters.WithoutProtobuf(handler, c.withoutMessages)                                                             // The library would answer 406 after a write.
+	handler = c.streams.WithShutdown(handler, config)                                                                         // k8s.io/apiserver does not end WebSockets.
+	handler = filters.WithoutProtobuf(handler, c.withoutMessages)                                                             // k8s.io/apiserver would answer 406 after a write.
 	handler = limits.WithGate(handler, codecs, config.LongRunningFunc, c.Bounds, config.MaxRequestBodyBytes, transport.Admit) // Behind authorization: only writers send bodies.
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)                                                      // Authenticates and authorizes for the handlers above.
 	handler = filters.WithRetryableErrors(handler, codecs)                                                                    // Rewrites refusals of the handlers inside.
 	handler = filters.WithRequestBounds(handler, codecs, c.Bounds, c.frontProxy.Sends)                                        // Before authentication, and reviews of impersonation.
 	handler = limits.WithDeadlines(handler, config.RequestTimeout)                                                            // Also for refusals by all of these.
-	handler = c.connections.Handler(handler, config.SecureServing.ClientCA)                                                   // Counts all requests of a connection.
+	handler = c.connections.Handler(handler)                                                                                  // Counts all requests of a connection.
 	handler = cluster.WithServerHeader(handler, c.Name)                                                                       // Also on refusals.
 	return handler
 }

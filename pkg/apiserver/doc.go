@@ -35,17 +35,17 @@ limitations under the License.
 // server stops. A request then passes these handlers:
 //
 //   - WithServerHeader names the server that answers.
-//   - Handler counts the requests of a connection, ignores certificates of strangers, and tells clients of a stopping
+//   - Handler counts the requests of a connection, and tells clients of a stopping
 //     server to use others.
 //   - WithDeadlines ends the wait for bodies that do not come, and for clients that read no response.
 //   - WithRequestBounds refuses headers, paths, queries and timeouts that no client needs, and leaves impersonation and
 //     audit IDs to the front proxy.
-//   - WithRetryableErrors makes the library's texts for "later" a Status with Retry-After.
-//   - DefaultBuildHandlerChain is the library's: panics, deadlines, authentication, audit,
+//   - WithRetryableErrors makes k8s.io/apiserver's texts for "later" a Status with Retry-After.
+//   - DefaultBuildHandlerChain is k8s.io/apiserver's: panics, deadlines, authentication, audit,
 //     impersonation, priority and fairness, authorization.
 //   - WithGate reads the body of a client that may write, refuses one that costs too much, and bounds the memory of
 //     large requests.
-//   - WithoutProtobuf makes the library send objects without protobuf messages as JSON.
+//   - WithoutProtobuf makes k8s.io/apiserver send objects without protobuf messages as JSON.
 //   - WithShutdown ends streams when the server stops.
 //   - WithCurrentOpenAPI serves the OpenAPI documents of the server's own groups.
 //   - WithReferences lets admission add conditions to the transaction that stores the object.

@@ -25,20 +25,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/server/routes"
 	baseversion "k8s.io/component-base/version"
-	"k8s.io/kube-openapi/pkg/builder"
-	"k8s.io/kube-openapi/pkg/cached"
 	"k8s.io/kube-openapi/pkg/common"
-	"k8s.io/kube-openapi/pkg/common/restfuladapter"
-	"k8s.io/kube-openapi/pkg/handler"
-	"k8s.io/kube-openapi/pkg/validation/spec"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 )
 
-// setOpenAPI sets the sources of the OpenAPI documents. Without a base, the server makes them
-// itself, see installOpenAPI.
+// setOpenAPI sets the sources of the OpenAPI documents.
 func (c *Config) setOpenAPI() error {
 	var models []common.GetOpenAPIDefinitions
 	for _, group := range c.Groups {
@@ -72,26 +63,5 @@ func (c *Config) setOpenAPI() error {
 	c.Generic.OpenAPIConfig.Info.Title = cmp.Or(strings.Join(slices.Sorted(slices.Values(names)), ", "), c.Name)
 	c.Generic.OpenAPIConfig.Info.Version = baseversion.Get().GitVersion
 	c.Generic.OpenAPIV3Config.Info = c.Generic.OpenAPIConfig.Info
-	c.Generic.SkipOpenAPIInstallation = c.base == nil
 	return nil
-}
-
-// installOpenAPI serves the OpenAPI documents. The library would make that of v2 before the
-// server is ready. This takes longer than any other step that grows with the number of kinds.
-func (s *Server) installOpenAPI() {
-	if s.config.SkipOpenAPIInstallation {
-		container, mux := s.Generic.Handler.GoRestfulContainer, s.Generic.Handler.NonGoRestfulMux
-		s.Generic.OpenAPIV3VersionedService = routes.OpenAPI{V3Config: s.config.OpenAPIV3Config}.InstallV3(container, mux)
-		s.Generic.OpenAPIVersionedService = handler.NewOpenAPIServiceLazy(cached.Once(cached.Func(func() (*spec.Swagger, string, error) {
-			document, err := builder.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices(container.RegisteredWebServices()), s.config.OpenAPIConfig)
-			if err != nil {
-				return nil, "", err
-			}
-			document.Definitions = handler.PruneDefaults(document.Definitions)
-			// It does not change while the server runs.
-			return document, baseversion.Get().GitVersion, nil
-		})))
-		s.Generic.OpenAPIVersionedService.RegisterOpenAPIVersionedService("/openapi/v2", mux)
-	}
-	filters.KeepOwnOpenAPI(s.Generic)
 }

@@ -35,10 +35,9 @@ import (
 
 // Server serves API groups.
 type Server struct {
-	// Generic is the library's server, for hooks and health checks.
+	// Generic is k8s.io/apiserver's server, for hooks and health checks.
 	Generic *genericapiserver.GenericAPIServer
 
-	config      genericapiserver.CompletedConfig
 	connections *transport.Connections
 	// etcd is nil if it does not run inside this server.
 	etcd *etcd.Etcd
@@ -52,7 +51,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &Server{generic, c.generic, c.connections, c.etcd, c.Close}, nil
+	return &Server{generic, c.connections, c.etcd, c.Close}, nil
 }
 
 func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error) {
@@ -75,7 +74,7 @@ func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error
 		}
 		groups = append(groups, &info)
 	}
-	// At once, as the library builds the models for server-side apply for each call.
+	// At once, as k8s.io/apiserver builds the models for server-side apply for each call.
 	if err := generic.InstallAPIGroups(groups...); err != nil {
 		return nil, err
 	}
@@ -144,7 +143,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	ctx = s.whileEtcdRuns(ctx)
 	s.connections.Start(ctx, s.Generic)
 	prepared := s.Generic.PrepareRun()
-	s.installOpenAPI()
+	filters.KeepOwnOpenAPI(s.Generic)
 	if err := prepared.RunWithContext(ctx); err != nil {
 		return err
 	}

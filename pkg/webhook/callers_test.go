@@ -293,7 +293,7 @@ func TestConnectionsOfCallers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			connections := transport.NewConnections(limits.Bounds{ConnectionsPerClient: 1})
-			server := httptest.NewUnstartedServer(connections.Handler(newHandler(t.Context(), inertWebhooks(), callers{pathFile: file}), nil))
+			server := httptest.NewUnstartedServer(connections.Handler(newHandler(t.Context(), inertWebhooks(), callers{pathFile: file})))
 			server.Listener = connections.Listener(server.Listener)
 			server.StartTLS()
 			defer server.Close()

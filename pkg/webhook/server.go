@@ -58,7 +58,7 @@ func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hoo
 	serving.Listener = connections.Listener(serving.Listener)
 	stop := make(chan struct{})
 	// No request goes on for longer than its timeout.
-	handler := connections.Handler(withTimeout(newHandler(ctx, hooks, callers), requestTimeout), serving.ClientCA)
+	handler := connections.Handler(withTimeout(newHandler(ctx, hooks, callers), requestTimeout))
 	stopped, listenerStopped, err := serving.Serve(handler, requestTimeout, stop)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package authentication guards the library's authenticators. Request headers are believed
+// Package authentication guards k8s.io/apiserver's authenticators. Request headers are believed
 // only while no user could send them. The client CAs are known before the first connection.
 // Requests without an identity are refused.
 package authentication
@@ -25,25 +25,15 @@ import (
 	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
-	"k8s.io/apiserver/pkg/authentication/group"
-	"k8s.io/apiserver/pkg/authentication/request/anonymous"
-	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
-	unionauth "k8s.io/apiserver/pkg/authentication/request/union"
-	"k8s.io/apiserver/pkg/authentication/request/websocket"
-	"k8s.io/apiserver/pkg/authentication/request/x509"
-	"k8s.io/apiserver/pkg/authentication/token/cache"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
-	"k8s.io/apiserver/plugin/pkg/authenticator/token/webhook"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 )
@@ -73,7 +63,7 @@ type Delegation struct {
 }
 
 // ApplyTo configures the authentication of a server. Unlike DelegatingAuthenticationOptions.ApplyTo
-// of the library, it uses an existing client configuration, and guards the library's authenticators.
+// of k8s.io/apiserver, it uses an existing client configuration, and guards k8s.io/apiserver's authenticators.
 // The FrontProxy is nil if no headers are believed.
 func (o Delegation) ApplyTo(ctx context.Context, config *genericapiserver.Config, cluster *rest.Config) (*FrontProxy, error) {
 	reviewer, err := o.tokenReviewer(cluster)
@@ -89,29 +79,30 @@ func (o Delegation) ApplyTo(ctx context.Context, config *genericapiserver.Config
 		return nil, err
 	}
 	info := &config.Authentication
-	info.APIAudiences = o.Audiences
+	info.APIAudiences, info.RequestHeaderConfig = o.Audiences, headers
 	if err := info.ApplyClientCert(clientCA, config.SecureServing); err != nil {
 		return nil, err
 	}
-	authenticators := []authenticator.Request{}
 	if headers != nil {
-		info.RequestHeaderConfig = headers
 		if err := info.ApplyClientCert(headers.CAContentProvider, config.SecureServing); err != nil {
 			return nil, err
 		}
-		authenticators = append(authenticators, headerrequest.NewDynamicVerifyOptionsSecure(headers.CAContentProvider.VerifyOptions,
-			headers.AllowedClientNames, headers.UsernameHeaders, headers.UIDHeaders, headers.GroupHeaders, headers.ExtraHeaderPrefixes))
 	}
-	if clientCA != nil {
-		authenticators = append(authenticators, x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion))
-	}
-	tokens, err := o.tokens(reviewer)
+	authenticated, security, err := authenticatorfactory.DelegatingAuthenticatorConfig{
+		Anonymous:                          o.Anonymous,
+		TokenAccessReviewClient:            reviewer.AuthenticationV1(),
+		TokenAccessReviewTimeout:           o.TokenRequestTimeout,
+		WebhookRetryBackoff:                o.WebhookRetryBackoff,
+		CacheTTL:                           o.CacheTTL,
+		ClientCertificateCAContentProvider: clientCA,
+		APIAudiences:                       o.Audiences,
+		RequestHeaderConfig:                headers,
+	}.New()
 	if err != nil {
 		return nil, err
 	}
-	config.OpenAPIConfig.SecurityDefinitions = bearerTokens()
-	authenticators = append(authenticators, tokens...)
-	authenticated := unionauth.NewFailOnError(group.NewAuthenticatedGroupAdder(unionauth.New(authenticators...)), anonymous.NewAuthenticator(nil))
+	config.OpenAPIConfig.SecurityDefinitions = security
+	authenticated = BoundTokens(authenticated, o.TokensPerClient, transport.ClientOf, o.NoteTooManyTokens)
 	var proxy *FrontProxy
 	if headers != nil {
 		proxy = NewFrontProxy(authenticated, headers, config.SecureServing.ClientCA)
@@ -122,27 +113,6 @@ func (o Delegation) ApplyTo(ctx context.Context, config *genericapiserver.Config
 		return nil, fmt.Errorf("--authorization-always-allow-paths: %w", err)
 	}
 	return proxy, nil
-}
-
-// tokens returns the authenticators of bearer tokens in headers and of WebSockets.
-func (o Delegation) tokens(reviewer kubernetes.Interface) ([]authenticator.Request, error) {
-	authenticatorfactory.RegisterMetrics()
-	reviews, err := webhook.NewFromInterface(reviewer.AuthenticationV1(), o.Audiences, *o.WebhookRetryBackoff, o.TokenRequestTimeout, webhook.AuthenticatorMetrics{
-		RecordRequestTotal:   authenticatorfactory.RecordRequestTotal,
-		RecordRequestLatency: authenticatorfactory.RecordRequestLatency,
-	})
-	if err != nil {
-		return nil, err
-	}
-	bounded := BoundTokens(cache.New(reviews, false, o.CacheTTL, o.CacheTTL), o.TokensPerClient, transport.ClientOf, o.NoteTooManyTokens)
-	return []authenticator.Request{bearertoken.New(bounded), websocket.NewProtocolAuthenticator(bounded)}, nil
-}
-
-// bearerTokens says in OpenAPI how clients authenticate.
-func bearerTokens() *spec.SecurityDefinitions {
-	return &spec.SecurityDefinitions{"BearerToken": &spec.SecurityScheme{SecuritySchemeProps: spec.SecuritySchemeProps{
-		Type: "apiKey", Name: "authorization", In: "header", Description: "Bearer Token authentication",
-	}}}
 }
 
 func (o Delegation) tokenReviewer(cluster *rest.Config) (kubernetes.Interface, error) {

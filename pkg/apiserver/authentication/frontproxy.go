@@ -52,7 +52,7 @@ type FrontProxy struct {
 	overlapping atomic.Pointer[string]
 }
 
-// NewFrontProxy guards the library's authenticator of request headers. The certificate
+// NewFrontProxy guards k8s.io/apiserver's authenticator of request headers. The certificate
 // authorities are those of users and of front proxies together.
 func NewFrontProxy(delegate authenticator.Request, config *authenticatorfactory.RequestHeaderConfig, clientCAs dynamiccertificates.CAContentProvider) *FrontProxy {
 	headers := headerrequest.NewDynamic(config.UsernameHeaders, config.UIDHeaders, config.GroupHeaders, config.ExtraHeaderPrefixes)
@@ -122,8 +122,8 @@ func (f *FrontProxy) namesUser(req *http.Request) bool {
 }
 
 // Sends reports whether a front proxy has sent a request, with or without headers that name a user.
-// A connection's certificate is verified as often as by transport.Connections, since its
-// signature is a sixth of the work for a get. No request is from a front proxy if the FrontProxy is nil.
+// A connection's certificate is verified once a minute, since its signature is a sixth of the work for a get. No
+// request is from a front proxy if the FrontProxy is nil.
 func (f *FrontProxy) Sends(req *http.Request) bool {
 	if f == nil || req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {
 		return false

@@ -36,7 +36,7 @@ import (
 type identified struct {
 	authenticator.Request
 	open authorizer.Authorizer
-	// logs paces errors, since the library logs each one that it gets. It refuses requests without an error, too.
+	// logs paces errors, since k8s.io/apiserver logs each one that it gets. It refuses requests without an error, too.
 	logs flowcontrol.RateLimiter
 }
 
@@ -49,7 +49,7 @@ func RequireIdentity(delegate authenticator.Request, openPaths []string) (authen
 
 // AuthenticateRequest returns the user of a request.
 func (a *identified) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
-	transport.GrowStack() // The goroutine of the library's timeout begins a few handlers before.
+	transport.GrowStack() // The goroutine of k8s.io/apiserver's timeout begins a few handlers before.
 	response, ok, err := a.Request.AuthenticateRequest(req)
 	if err != nil && !a.logs.TryAccept() {
 		return nil, false, nil

@@ -20,8 +20,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"net/http"
+	"slices"
+	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/lru"
 )
@@ -36,13 +40,13 @@ const (
 var errTooManyTokens = errors.New("this client presents too many bearer tokens that are not known")
 
 // BoundTokens bounds the TokenReviews that clients without credentials can cause. The server asks
-// kube-apiserver about each bearer token that the library's cache does not have, and may be flooded
+// kube-apiserver about each bearer token that k8s.io/apiserver's cache does not have, and may be flooded
 // with random ones.
 //
 // A client may present perClient tokens per second that have not been valid before, and ten times as many at once.
 // Delegate is not asked about further tokens. ClientOf returns the client of a request by its context, and refuse is
 // called with that of a refused one.
-func BoundTokens(delegate authenticator.Token, perClient int, clientOf func(context.Context) string, refuse func(context.Context)) authenticator.Token {
+func BoundTokens(delegate authenticator.Request, perClient int, clientOf func(context.Context) string, refuse func(context.Context)) authenticator.Request {
 	clients, known := lru.New(tokenClients), lru.New(knownTokens)
 	mayAsk := func(client any) bool {
 		limiter, ok := clients.Get(client)
@@ -52,14 +56,19 @@ func BoundTokens(delegate authenticator.Token, perClient int, clientOf func(cont
 		}
 		return limiter.(flowcontrol.PassiveRateLimiter).TryAccept()
 	}
-	return authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-		hash := sha256.Sum256([]byte(token))
-		if _, ok := known.Get(hash); !ok && !mayAsk(clientOf(ctx)) {
-			refuse(ctx)
+	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+		// Delegate removes tokens that are valid. WebSockets have theirs among the protocols.
+		presented := strings.Join(slices.Concat(req.Header["Authorization"], req.Header["Sec-Websocket-Protocol"]), "\n")
+		if presented == "" {
+			return delegate.AuthenticateRequest(req)
+		}
+		hash := sha256.Sum256([]byte(presented))
+		if _, ok := known.Get(hash); !ok && !mayAsk(clientOf(req.Context())) {
+			refuse(req.Context())
 			return nil, false, errTooManyTokens
 		}
-		response, ok, err := delegate.AuthenticateToken(ctx, token)
-		if ok {
+		response, ok, err := delegate.AuthenticateRequest(req)
+		if ok && response.User.GetName() != user.Anonymous {
 			known.Add(hash, nil)
 		}
 		return response, ok, err

@@ -43,7 +43,7 @@ const (
 
 type clientKey struct{}
 
-// tokenServer reads tokens as the library does, and counts the questions to kube-apiserver.
+// tokenServer reads tokens as k8s.io/apiserver does, and counts the questions to kube-apiserver.
 type tokenServer struct {
 	authenticator.Request
 	asked, refused int
@@ -52,8 +52,8 @@ type tokenServer struct {
 func newTokenServer(perClient int) *tokenServer {
 	s := &tokenServer{}
 	clientOf := func(ctx context.Context) string { return limits.ClientAddress(ctx.Value(clientKey{}).(string)) }
-	bound := BoundTokens(s, perClient, clientOf, func(context.Context) { s.refused++ })
-	s.Request = unionauth.New(bearertoken.New(bound), websocket.NewProtocolAuthenticator(bound))
+	delegate := unionauth.New(bearertoken.New(s), websocket.NewProtocolAuthenticator(s))
+	s.Request = BoundTokens(delegate, perClient, clientOf, func(context.Context) { s.refused++ })
 	return s
 }
 
@@ -101,7 +101,7 @@ func TestBoundTokens(t *testing.T) {
 		"a blank after a known": {
 			func(i int) http.Header {
 				return http.Header{"Authorization": {fmt.Sprintf("Bearer %s %d", validToken, i)}}
-			}, 100,
+			}, burst,
 		},
 		"U+00A0 before":       {func(i int) http.Header { return http.Header{"Authorization": {fmt.Sprintf("Bearer \u00a0%d", i)}} }, burst},
 		"U+0085 before":       {func(i int) http.Header { return http.Header{"Authorization": {fmt.Sprintf("Bearer \u0085%d", i)}} }, burst},
@@ -112,7 +112,7 @@ func TestBoundTokens(t *testing.T) {
 				header := upgrade(protocol(fmt.Sprint("random-", i)) + ", v4.channel.k8s.io")
 				header.Set("Authorization", "Bearer "+validToken)
 				return header
-			}, 100, // The known one is believed.
+			}, burst,
 		},
 		"no token": {func(int) http.Header { return http.Header{} }, 0},
 	} {
@@ -169,7 +169,7 @@ func TestBoundTokensOfOthers(t *testing.T) {
 	})
 }
 
-// The library logs each error of an authenticator. A flood of bad tokens once had each of them logged.
+// k8s.io/apiserver logs each error of an authenticator. A flood of bad tokens once had each of them logged.
 func TestErrorsOfAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failing, err := RequireIdentity(authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {

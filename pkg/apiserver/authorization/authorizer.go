@@ -29,7 +29,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 )
 
-// maxSelectors is how long the selectors of a request may be together to be part of its review. The library's cache keeps
+// maxSelectors is how long the selectors of a request may be together to be part of its review. k8s.io/apiserver's cache keeps
 // 8192 reviews, whatever their selectors.
 const maxSelectors = 2 << 10
 

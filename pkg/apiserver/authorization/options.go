@@ -32,8 +32,8 @@ import (
 	"k8s.io/component-base/tracing"
 )
 
-// Options add limits on reviews to the library's options of authorization by
-// SubjectAccessReview. The library fixes these limits.
+// Options add limits on reviews to k8s.io/apiserver's options of authorization by
+// SubjectAccessReview. k8s.io/apiserver fixes these limits.
 // Upstream fault 50.
 type Options struct {
 	*genericoptions.DelegatingAuthorizationOptions
@@ -43,7 +43,7 @@ type Options struct {
 	Burst int
 }
 
-// NewOptions returns the library's options with the default limits.
+// NewOptions returns k8s.io/apiserver's options with the default limits.
 func NewOptions(options *genericoptions.DelegatingAuthorizationOptions) *Options {
 	return &Options{DelegatingAuthorizationOptions: options, QPS: 200, Burst: 400}
 }
@@ -75,7 +75,6 @@ func (o *Options) Validate() []error {
 func (o *Options) ApplyTo(config *genericapiserver.Config, cluster *rest.Config, note func(context.Context)) error {
 	reviewer := rest.CopyConfig(cluster)
 	reviewer.Wrap(tracing.WrapperFor(config.TracerProvider))
-	reviewer.Wrap(ShareReviews)
 	authorizer, err := o.authorizer(reviewer)
 	if err != nil {
 		return err

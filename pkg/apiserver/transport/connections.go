@@ -20,8 +20,8 @@ package transport
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -34,7 +34,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
@@ -56,6 +55,12 @@ const (
 	requestBytes = 32 << 10
 	// patience is how long a connection waits for memory, and pause how often it asks.
 	patience, pause = 10 * time.Second, 10 * time.Millisecond
+	// maxCertificates bounds the signatures that crypto/x509 verifies for a request, which are up to a hundred otherwise.
+	// maxCertificateBytes bounds what the certificates of a client take while it is connected, 16 times their size;
+	// crypto/tls allows 256 KiB. Real chains have two to four certificates of 1 to 2 KiB.
+	maxCertificates, maxCertificateBytes = 4, 32 << 10
+	// trustTime is how long a verified certificate of a front proxy is trusted on its connection.
+	trustTime = time.Minute
 )
 
 // Connections are those of one server. They are bounded for each IP address: their number, and the memory of those
@@ -63,8 +68,6 @@ const (
 type Connections struct {
 	number, memory *limits.Shares
 	leaving        atomic.Bool
-	// rotations counts how often the certificate authorities have changed.
-	rotations atomic.Int64
 	// stopListening closes the port.
 	stopListening func() error
 
@@ -132,13 +135,8 @@ func (l *listener) Close() error {
 }
 
 // Handler must be around all others. It counts the requests of connections, and tells clients of a stopping server to
-// use others. It also ignores certificates of clients that no certificate authority has issued. The authorities are nil
-// if the server asks for no certificates.
-func (c *Connections) Handler(next http.Handler, authorities dynamiccertificates.CAContentProvider) http.Handler {
-	logs := limits.NewLogPace()
-	if authorities != nil {
-		authorities.AddListener(c)
-	}
+// use others.
+func (c *Connections) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		GrowStack()
 		if c.leaving.Load() {
@@ -156,9 +154,6 @@ func (c *Connections) Handler(next http.Handler, authorities dynamiccertificates
 			http.Error(w, err.Error(), http.StatusRequestHeaderFieldsTooLarge)
 			return
 		}
-		if authorities != nil && req.TLS != nil && len(req.TLS.PeerCertificates) > 0 {
-			req.TLS = conn.known.of(req, authorities, c.rotations.Load(), logs)
-		}
 		next.ServeHTTP(w, req)
 		if req.ProtoMajor > 1 && conn.isStranger() {
 			_ = http.NewResponseController(w).Flush() // The request counts until its response is read.
@@ -166,8 +161,19 @@ func (c *Connections) Handler(next http.Handler, authorities dynamiccertificates
 	})
 }
 
-// Enqueue is called when a certificate authority has changed.
-func (c *Connections) Enqueue() { c.rotations.Add(1) }
+func checkCertificates(req *http.Request) error {
+	if req.TLS == nil {
+		return nil
+	}
+	size := 0
+	for _, certificate := range req.TLS.PeerCertificates {
+		size += len(certificate.Raw)
+	}
+	if size > maxCertificateBytes || len(req.TLS.PeerCertificates) > maxCertificates {
+		return fmt.Errorf("a client must not present more than %d certificates, or more than %d bytes of them", maxCertificates, maxCertificateBytes)
+	}
+	return nil
+}
 
 // GrowStack makes the stack of a new goroutine as large as the handlers of a request need it, while there is little on it.
 // Otherwise the runtime doubles it several times, and moves all frames each time: a tenth of the processor time of a get.
@@ -213,9 +219,8 @@ type conn struct {
 	http2 atomic.Bool
 	// written is when Write has set a deadline. crypto/tls writes one record at a time.
 	written time.Time
-	// trusted is set by Trust.
-	trusted atomic.Pointer[tls.ConnectionState]
-	known   knownCertificates
+	// trusted is when Trust was called, in Unix nanoseconds.
+	trusted atomic.Int64
 
 	mu sync.Mutex
 	// requests are in progress.
@@ -376,14 +381,13 @@ func Admit(req *http.Request) {
 // one address, and needs a connection for each WebSocket.
 func Trust(req *http.Request) {
 	if conn := connOf(req.Context()); conn != nil {
-		conn.trusted.Store(req.TLS)
+		conn.trusted.Store(time.Now().UnixNano())
 		conn.admit(true)
 	}
 }
 
-// Trusted reports whether Trust was called for a request of the same connection since its certificates were last
-// verified.
+// Trusted reports whether Trust was called for a request of the same connection in the last minute.
 func Trusted(req *http.Request) bool {
 	conn := connOf(req.Context())
-	return conn != nil && req.TLS != nil && conn.trusted.Load() == req.TLS
+	return conn != nil && time.Since(time.Unix(0, conn.trusted.Load())) < trustTime
 }

@@ -47,7 +47,7 @@ var protocols = []string{"http/1.1", "h2"}
 // serve serves connections until the test ends.
 func serve(t *testing.T, connections *Connections, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
-	server := httptest.NewUnstartedServer(connections.Handler(handler, nil))
+	server := httptest.NewUnstartedServer(connections.Handler(handler))
 	server.EnableHTTP2 = true
 	server.Listener = connections.Listener(server.Listener)
 	server.StartTLS()
@@ -177,6 +177,20 @@ func TestConnectionsOfFrontProxy(t *testing.T) {
 			require.Error(t, err, "A stranger has more connections than it may, beside the front proxy's.")
 		})
 	}
+}
+
+// The certificate of a connection is trusted for a minute.
+func TestTrusted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		connection := &conn{Conn: &net.TCPConn{}, all: NewConnections(limits.DefaultBounds())}
+		req := httptest.NewRequestWithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, address{conn: connection}), http.MethodGet, "/", nil)
+		require.False(t, Trusted(req))
+		Trust(req)
+		time.Sleep(trustTime - 1)
+		require.True(t, Trusted(req))
+		time.Sleep(1)
+		require.False(t, Trusted(req))
+	})
 }
 
 // Headers without end are read until those of all connections of their address would take too much memory, whether a

@@ -45,7 +45,7 @@ const (
 )
 
 // EtcdDialer returns a dialer for these servers that tries again, or nil if only gRPC's own reaches
-// them. Dial is nil for servers that are reached directly. The library has no option for how long
+// them. Dial is nil for servers that are reached directly. k8s.io/apiserver has no option for how long
 // gRPC waits between its attempts.
 func EtcdDialer(dial utilnet.DialFunc, servers []string) utilnet.DialFunc {
 	if dial == nil {
@@ -142,7 +142,7 @@ func NewEgressSelector(file string) (*egressselector.EgressSelector, error) {
 		return nil, errs.ToAggregate()
 	}
 	for _, selection := range config.EgressSelections {
-		// The library takes it for valid, and panics.
+		// k8s.io/apiserver takes it for valid, and panics.
 		// Upstream fault 46.
 		if transport := selection.Connection.Transport; transport != nil && transport.TCP != nil && transport.TCP.TLSConfig == nil {
 			return nil, fmt.Errorf("egress selection %q: a proxy that is reached by TCP needs a tlsConfig and a url that begins with https://", selection.Name)
