@@ -29,7 +29,7 @@ import (
 // is a patch with a whole object, which is 4 MiB in base64.
 const maxAnswerBytes = 16 << 20
 
-// boundAnswers limits the memory for the answer of a webhook. The library reads
+// boundAnswers limits the memory for the answer of a webhook. k8s.io/apiserver reads
 // even an endless answer to its end.
 // Upstream fault 60.
 func boundAnswers(wrap webhook.AuthenticationInfoResolverWrapper) webhook.AuthenticationInfoResolverWrapper {

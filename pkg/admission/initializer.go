@@ -41,7 +41,7 @@ func Webhooks(config *genericapiserver.RecommendedConfig) (webhook.Authenticatio
 	return boundAnswers(wrapper), services, nil
 }
 
-// Initializers returns initializers for the plugins that must run after the library's own
+// Initializers returns initializers for the plugins that must run after k8s.io/apiserver's own
 // one. They add the access to webhooks and to parameters of policies, and the rules for
 // counting objects for quota.
 func Initializers(config *genericapiserver.RecommendedConfig, client dynamic.Interface) (admission.PluginInitializers, error) {

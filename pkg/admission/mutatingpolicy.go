@@ -57,7 +57,7 @@ func (i policyInterfaces) GetObjectConvertor() runtime.ObjectConvertor {
 }
 
 // policyConvertor turns the result of a mutation into a typed object in the version
-// of the policy. The library asks for the version of the request, but treats the
+// of the policy. k8s.io/apiserver asks for the version of the request, but treats the
 // object as one in the version of the policy. Conversion between versions needs the
 // internal one.
 // Upstream fault 65.

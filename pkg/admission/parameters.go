@@ -35,7 +35,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// parameterResync is the interval of the library's own informers of parameters.
+// parameterResync is the interval of k8s.io/apiserver's own informers of parameters.
 const parameterResync = 10 * time.Minute
 
 // parameterInformers makes a separate informer for each kind of parameters that
@@ -160,7 +160,7 @@ func (l parameterLister) ByNamespace(namespace string) cache.GenericNamespaceLis
 }
 
 // typedParameter returns a parameter of a kind that client-go knows as a typed
-// object without its kind. kube-apiserver does the same, and so does the library
+// object without its kind. kube-apiserver does the same, and so does k8s.io/apiserver
 // when it reads a parameter directly.
 func typedParameter(obj any) (any, error) {
 	object, ok := obj.(*unstructured.Unstructured)

@@ -80,7 +80,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// If this fails, a new version of the library has other plugins. Decide about
+// If this fails, a new version of k8s.io/apiserver has other plugins. Decide about
 // their place in Plugins, and whether they are on.
 func TestLibraryHasNoOtherPlugins(t *testing.T) {
 	want := []string{
@@ -89,7 +89,7 @@ func TestLibraryHasNoOtherPlugins(t *testing.T) {
 	}
 	library := genericoptions.NewAdmissionOptions()
 	if diff := cmp.Diff(want, library.RecommendedPluginOrder); diff != "" {
-		t.Errorf("the library recommends other plugins than it did (-before +now):\n%s", diff)
+		t.Errorf("k8s.io/apiserver recommends other plugins than it did (-before +now):\n%s", diff)
 	}
 	if len(library.DefaultOffPlugins) > 0 {
 		t.Errorf("the library turns off %v", sets.List(library.DefaultOffPlugins))

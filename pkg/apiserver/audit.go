@@ -36,7 +36,7 @@ import (
 // auditFlushTimeout bounds how long a stopping server waits for the collector of its audit events.
 const auditFlushTimeout = 5 * time.Second
 
-// validateAudit returns the errors of the policy. The library reports them only after everything that the server
+// validateAudit returns the errors of the policy. k8s.io/apiserver reports them only after everything that the server
 // waits for. Without a policy it records nothing, silently.
 func (o CompletedOptions) validateAudit() error {
 	// Upstream fault 39.
@@ -68,12 +68,12 @@ func (o CompletedOptions) applyAudit(config *genericapiserver.Config) error {
 // with each of them.
 const maxAuditURI = 4 << 10
 
-// auditBackend corrects the library's events and bounds its shutdown.
+// auditBackend corrects k8s.io/apiserver's events and bounds its shutdown.
 type auditBackend struct {
 	audit.Backend
 }
 
-// ProcessEvents corrects the library's events.
+// ProcessEvents corrects k8s.io/apiserver's events.
 func (b auditBackend) ProcessEvents(events ...*auditinternal.Event) bool {
 	for _, event := range events {
 		// Kube-apiserver could not be asked about the request: retryable replaces the answer.
@@ -92,7 +92,7 @@ func (b auditBackend) ProcessEvents(events ...*auditinternal.Event) bool {
 	return b.Backend.ProcessEvents(events...)
 }
 
-// validPatch returns a patch as JSON. The library takes all YAML for JSON that begins with a brace. An event with
+// validPatch returns a patch as JSON. k8s.io/apiserver takes all YAML for JSON that begins with a brace. An event with
 // such a patch can't be encoded, and is lost with all others of its batch.
 // Upstream fault 86.
 func validPatch(patch *runtime.Unknown) *runtime.Unknown {
@@ -106,7 +106,7 @@ func validPatch(patch *runtime.Unknown) *runtime.Unknown {
 	return &runtime.Unknown{Raw: raw, ContentType: runtime.ContentTypeJSON}
 }
 
-// Shutdown sends the remaining events, for at most auditFlushTimeout. The library would try for more than a minute,
+// Shutdown sends the remaining events, for at most auditFlushTimeout. k8s.io/apiserver would try for more than a minute,
 // longer than a pod has to stop.
 // Upstream fault 57.
 func (b auditBackend) Shutdown() {

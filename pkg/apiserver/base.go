@@ -33,7 +33,7 @@ import (
 // library's server that New makes. The APIs of both share authentication, authorization,
 // admission, audit, bounds and the life cycle. All fields are required.
 type Base struct {
-	// Scheme and OpenAPI describe the types of the library's server.
+	// Scheme and OpenAPI describe the types of k8s.io/apiserver's server.
 	Scheme  *runtime.Scheme
 	OpenAPI common.GetOpenAPIDefinitions
 	// AddFlags adds the flags of the base to the sections of --help.
@@ -49,7 +49,7 @@ type Base struct {
 	ReadsFix string
 	// Permissions are further permissions that the server needs in the cluster.
 	Permissions []cluster.Permission
-	// New makes the library's server from a complete config, which it does not change.
+	// New makes k8s.io/apiserver's server from a complete config, which it does not change.
 	New func(*Config) (*genericapiserver.GenericAPIServer, error)
 	// Stores returns where and how the objects are stored, for tools. The config has only the
 	// parts that concern etcd, and the configuration of clients. The caller sets Encryption.

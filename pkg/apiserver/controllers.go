@@ -129,7 +129,7 @@ func (c *controllers) run(ctx context.Context) {
 func (c *controllers) lead(ctx context.Context) {
 	c.leading.Lock()
 	defer c.leading.Unlock()
-	// The library calls it in a goroutine, which may begin after run has returned.
+	// client-go calls it in a goroutine, which may begin after run has returned.
 	if ctx.Err() != nil {
 		return
 	}

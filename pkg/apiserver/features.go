@@ -29,11 +29,11 @@ import (
 	baseversion "k8s.io/component-base/version"
 )
 
-// emulatedReleases is how many releases of the library --emulated-version may go back,
+// emulatedReleases is how many releases of k8s.io/apiserver --emulated-version may go back,
 // KEP-4330.
 const emulatedReleases = 3
 
-// newComponent returns the name of the library as a component, and a registry with its
+// newComponent returns the name of k8s.io/apiserver as a component, and a registry with its
 // versions and features.
 func newComponent() (name string, components compatibility.ComponentGlobalsRegistry) {
 	// Upstream fault 51.
@@ -44,7 +44,7 @@ func newComponent() (name string, components compatibility.ComponentGlobalsRegis
 			utilruntime.Must(err)
 		}
 	}
-	// The library's features follow the version of the library, whatever version
+	// k8s.io/apiserver's features follow the version of k8s.io/apiserver, whatever version
 	// is stamped into the binary.
 	library := version.MustParse(baseversion.DefaultKubeBinaryVersion)
 	oldest := library.SubtractMinor(emulatedReleases)
@@ -55,7 +55,7 @@ func newComponent() (name string, components compatibility.ComponentGlobalsRegis
 }
 
 // ApplyFeatureGates applies --feature-gates, --emulated-version and
-// --min-compatibility-version to the whole process, since the library has one feature gate.
+// --min-compatibility-version to the whole process, since k8s.io/apiserver has one feature gate.
 // Complete calls it. A caller that needs the gate earlier, for example to configure logs,
 // may call it before.
 func (o *Options) ApplyFeatureGates() error {

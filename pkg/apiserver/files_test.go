@@ -43,7 +43,7 @@ func encrypting(resources ...string) string {
 // inScheme is the place in a library where a scheme was made.
 var inScheme = regexp.MustCompile(` in scheme "[^"]+"`)
 
-// TestValidateFiles is about files that the library reads too late, or misreads.
+// TestValidateFiles is about files that k8s.io/apiserver reads too late, or misreads.
 func TestValidateFiles(t *testing.T) {
 	const (
 		encryption = "encryption-provider-config"

@@ -105,7 +105,7 @@ type Options struct {
 //
 // Feature gates and the registry of metrics belong to the process, whose servers share them.
 func NewOptions(name string, groups ...registry.Group) *Options {
-	// This comes before the library's defaults, which ask its feature gate. Until then the gate takes
+	// This comes before k8s.io/apiserver's defaults, which ask its feature gate. Until then the gate takes
 	// the version that is stamped into the binary for one of Kubernetes.
 	serverRun := newServerRunOptions()
 	plugins := admission.Plugins(ownPlugins(groups)...)
@@ -114,7 +114,7 @@ func NewOptions(name string, groups ...registry.Group) *Options {
 	recommended.Etcd.DefaultStorageMediaType = runtime.ContentTypeProtobuf
 	// Without a port, no client could reach the server or check its health.
 	recommended.SecureServing.Required = true
-	// With the library's 1000, a connection may keep 250 MB of bodies waiting.
+	// With k8s.io/apiserver's 1000, a connection may keep 250 MB of bodies waiting.
 	recommended.SecureServing.HTTP2MaxStreamsPerConnection = maxStreamsPerConnection
 	// A generated certificate is kept in memory: it is of no use to the next start.
 	recommended.SecureServing.ServerCert.CertDirectory = ""
@@ -165,7 +165,7 @@ func DefaultDataDir(name string) string { return filepath.Join(stateDir, name) }
 func newServerRunOptions() *genericoptions.ServerRunOptions {
 	component, components := newComponent()
 	options := genericoptions.NewServerRunOptionsForComponent(component, components)
-	// By default the library does not end watches, but waits a minute for their clients to do so.
+	// By default k8s.io/apiserver does not end watches, but waits a minute for their clients to do so.
 	// Upstream fault 55.
 	options.ShutdownWatchTerminationGracePeriod = watchGracePeriod
 	return options

@@ -30,7 +30,7 @@ import (
 
 // storageReadiness returns a check that fails until the watch cache of every resource has
 // once read and decoded all objects. A replica that can't, for example without an
-// encryption key, gets no requests, and stops a rolling update. Unlike the library's hook
+// encryption key, gets no requests, and stops a rolling update. Unlike k8s.io/apiserver's hook
 // of that name, the check waits without a limit and does not fail /livez.
 func storageReadiness(groups []*genericapiserver.APIGroupInfo) healthz.HealthChecker {
 	waiting := map[string]rest.StorageWithReadiness{}

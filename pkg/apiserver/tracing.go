@@ -42,7 +42,7 @@ import (
 // traces.
 const tracesFlushTimeout = 2 * time.Second
 
-// tracerProvider bounds the time of its shutdown. The library tries for ten seconds to send
+// tracerProvider bounds the time of its shutdown. k8s.io/apiserver tries for ten seconds to send
 // each batch of spans, and there can be several.
 type tracerProvider struct {
 	tracing.TracerProvider
@@ -82,8 +82,8 @@ func serviceName(name string, groups []registry.Group) string {
 	return cmp.Or(strings.Join(names, ","), name)
 }
 
-// applyTraces is TracingOptions.ApplyTo of the library, but names the service after its
-// groups. The library has the same name for each API server, so that one could not be told
+// applyTraces is TracingOptions.ApplyTo of k8s.io/apiserver, but names the service after its
+// groups. k8s.io/apiserver has the same name for each API server, so that one could not be told
 // from kube-apiserver in a trace of both.
 // Upstream fault 59.
 func (o CompletedOptions) applyTraces(ctx context.Context, config *genericapiserver.Config) error {

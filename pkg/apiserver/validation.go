@@ -149,7 +149,7 @@ func (o CompletedOptions) validateLeaderElection() (errs []error) {
 	return errs
 }
 
-// validateFiles returns the errors of files that the library reads only after everything
+// validateFiles returns the errors of files that k8s.io/apiserver reads only after everything
 // that the server waits for.
 func (o CompletedOptions) validateFiles() (errs []error) {
 	_, tracing := o.tracingConfiguration()

@@ -30,5 +30,5 @@ limitations under the License.
 // Behind the handlers of package apiserver, a request passes these:
 //
 //   - inside answers the server's own requests for copies of definitions.
-//   - withoutProtobuf refuses custom resources in protobuf, since the library's decoder would panic.
+//   - withoutProtobuf refuses custom resources in protobuf, since apiextensions-apiserver's decoder would panic.
 package crdserver

@@ -380,7 +380,7 @@ func (m *mirror) syncDeleted(ctx context.Context, copied *apiextensions.CustomRe
 	return nil
 }
 
-// purgeObjects marks a copy as being deleted. The library then deletes the objects and the copy.
+// purgeObjects marks a copy as being deleted. apiextensions-apiserver then deletes the objects and the copy.
 func (m *mirror) purgeObjects(ctx context.Context, copied *apiextensions.CustomResourceDefinition, count int64) error {
 	klog.InfoS("A CustomResourceDefinition has been deleted in the cluster: its objects are being deleted, by --purge-deleted", "definition", copied.Name, "objects", count)
 	if !copied.DeletionTimestamp.IsZero() {

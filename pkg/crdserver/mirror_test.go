@@ -47,7 +47,7 @@ func definition(group string) *apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
-// The library deletes the objects of a definition that is being deleted, so a copy never is.
+// apiextensions-apiserver deletes the objects of a definition that is being deleted, so a copy never is.
 func TestCopyIsNotBeingDeleted(t *testing.T) {
 	t.Parallel()
 	original := definition("example.com")

@@ -30,7 +30,7 @@ import (
 
 // withoutProtobuf refuses custom resources in protobuf with 415.
 //
-// The library's decoder for them has no strict form, and panics when it needs that one. Scales
+// apiextensions-apiserver's decoder for them has no strict form, and panics when it needs that one. Scales
 // and the options of deletions are no custom resources, and may be in protobuf.
 // Upstream fault 83.
 func withoutProtobuf(next http.Handler) http.Handler {

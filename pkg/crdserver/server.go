@@ -36,7 +36,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
 )
 
-// newServer returns the library's server, which serves the objects of the copies, with the
+// newServer returns apiextensions-apiserver's server, which serves the objects of the copies, with the
 // mirror that keeps the copies.
 func (o *Options) newServer(config *apiserver.Config) (*genericapiserver.GenericAPIServer, error) {
 	private := &privateAPI{}
@@ -103,7 +103,7 @@ type fewSeats struct {
 
 // Set keeps statistics that make two seats at most.
 func (t fewSeats) Set(resource string, stats storage.Stats) {
-	const most = 2 * 100_000 // The library has a seat for each 100 kB.
+	const most = 2 * 100_000 // apiextensions-apiserver has a seat for each 100 kB.
 	stats.EstimatedAverageObjectSizeBytes = min(most, max(1, stats.EstimatedAverageObjectSizeBytes))
 	stats.ObjectCount = min(most/stats.EstimatedAverageObjectSizeBytes, stats.ObjectCount)
 	t.StorageObjectCountTracker.Set(resource, stats)
@@ -117,7 +117,7 @@ func optionsOfCopies(config *apiserver.Config) generic.RESTOptionsGetter {
 	return options.CreateRESTOptionsGetter(&genericoptions.SimpleStorageFactory{StorageConfig: options.StorageConfig}, config.Generic.ResourceTransformers)
 }
 
-// serveDiscovery serves /apis with the groups of the definitions only. The library leaves
+// serveDiscovery serves /apis with the groups of the definitions only. apiextensions-apiserver leaves
 // /apis to the server that embeds it.
 func serveDiscovery(server *genericapiserver.GenericAPIServer) {
 	server.DiscoveryGroupManager.RemoveGroup(apiextensions.GroupName)

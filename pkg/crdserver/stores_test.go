@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Objects that kube-apiserver 1.35 has stored may be invalid for the library that this server is
+// Objects that kube-apiserver 1.35 has stored may be invalid for apiextensions-apiserver that this server is
 // built with.
 func TestValidation(t *testing.T) {
 	t.Parallel()

@@ -169,7 +169,7 @@ const (
 	silence = 2 * time.Second
 )
 
-// notDecrypted is the text that all errors of the library about failed decryption have in common.
+// notDecrypted is the text that all errors of k8s.io/apiserver about failed decryption have in common.
 // They have no type.
 // Upstream fault 25.
 const notDecrypted = "data from the storage is not transformable"
@@ -290,7 +290,7 @@ func etcdCode(err error) codes.Code {
 	return status.Code(err)
 }
 
-// checkedUpdate answers with 4xx for mistakes of clients in an update. The library reports them as
+// checkedUpdate answers with 4xx for mistakes of clients in an update. k8s.io/apiserver reports them as
 // errors without a status.
 type checkedUpdate struct {
 	rest.UpdatedObjectInfo
@@ -331,7 +331,7 @@ func exists(stored runtime.Object) bool {
 	return err == nil && object.GetResourceVersion() != ""
 }
 
-// apply turns a panic while a patch is applied into an error. The library compares the keys of a
+// apply turns a panic while a patch is applied into an error. apimachinery compares the keys of a
 // strategic merge patch with ==, whatever their types.
 // Upstream fault 11.
 func (u checkedUpdate) apply(ctx context.Context, stored runtime.Object) (_ runtime.Object, err error) {

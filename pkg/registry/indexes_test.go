@@ -46,7 +46,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
-// indexedPods declares the library's example pods with the keys of their node
+// indexedPods declares k8s.io/apiserver's example pods with the keys of their node
 // selectors as an index.
 func indexedPods() Kind[*example.Pod] {
 	return Kind[*example.Pod]{

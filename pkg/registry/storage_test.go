@@ -40,8 +40,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
-// TestLibrarysTests runs the library's own tests of a storage on the layers between the
-// store of a kind and etcd. Some of these layers are not the library's. The tests of
+// TestLibrarysTests runs k8s.io/apiserver's own tests of a storage on the layers between the
+// store of a kind and etcd. Some of these layers are not k8s.io/apiserver's. The tests of
 // reading, and of the order of bookmarks, are left out. They allow one and three seconds,
 // which a busy machine exceeds.
 func TestLibrarysTests(t *testing.T) {
@@ -98,7 +98,7 @@ func TestLibrarysTests(t *testing.T) {
 }
 
 // newPodStorage returns the storage that a kind of this server has, for the objects of
-// the library's tests.
+// k8s.io/apiserver's tests.
 func newPodStorage(t *testing.T, prefix, endpoint string) storage.Interface {
 	t.Helper()
 	scheme := runtime.NewScheme()

@@ -205,7 +205,7 @@ func (s strategy[O]) DeclarativeValidationConfig(ctx context.Context, obj, old r
 // subresource writes the whole object. Therefore all tags apply, also those that don't list
 // the subresource.
 func (s strategy[O]) ValidateDeclaratively(ctx context.Context, obj, old runtime.Object, errs field.ErrorList, op operation.Type, config rest.DeclarativeValidationConfig) field.ErrorList {
-	// The library marks errors that tags on its own metadata would find too. No tags of a
+	// k8s.io/apiserver marks errors that tags on its own metadata would find too. No tags of a
 	// kind's type do, and each such error of a client would be logged as a fault of the
 	// server.
 	// Upstream fault 26.

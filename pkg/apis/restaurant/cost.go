@@ -26,7 +26,7 @@ import (
 //
 // Comparing "1e999999999" with anything takes minutes and gigabytes, as both
 // numbers are written out first. Some larger numbers panic
-// (kubernetes/kubernetes#142013 changes that in a later release of the library).
+// (kubernetes/kubernetes#142013 changes that in a later release of apimachinery).
 // For such a number BoundCost returns one with the same sign that is just as
 // invalid. It returns nil and any other cost unchanged.
 // Upstream fault 8.

@@ -30,7 +30,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
-// WithoutProtobuf removes protobuf from the accepted encodings of resources whose types have no messages. The library
+// WithoutProtobuf removes protobuf from the accepted encodings of resources whose types have no messages. k8s.io/apiserver
 // would choose it, execute the request, and answer with 406. Namespaces were not emptied at first, since Kubernetes'
 // controllers accept protobuf and JSON. Metadata and tables have messages.
 // Upstream fault 87.
@@ -39,7 +39,7 @@ func WithoutProtobuf(next http.Handler, withoutMessages map[schema.GroupVersionR
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
 		if ok && withoutMessages[schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}] {
 			accepted := strings.Split(req.Header.Get("Accept"), ",")
-			// A client that accepts nothing else is answered as by the library.
+			// A client that accepts nothing else is answered as by k8s.io/apiserver.
 			if rest := slices.DeleteFunc(accepted, isProtobuf); len(rest) > 0 {
 				req = req.WithContext(req.Context())
 				req.Header = req.Header.Clone()

@@ -27,7 +27,7 @@ import (
 const openAPIV3Path = "/openapi/v3/"
 
 // KeepOwnOpenAPI removes the OpenAPI v3 documents that are not about an API group. Every
-// server built on the library has the same ones, "apis" and "version". kube-apiserver,
+// server built on k8s.io/apiserver has the same ones, "apis" and "version". kube-apiserver,
 // which merges the lists of all servers, would mix them: clients would ask one server for a
 // document with the hash of another's.
 // Upstream fault 28.
@@ -43,7 +43,7 @@ func KeepOwnOpenAPI(generic *genericapiserver.GenericAPIServer) {
 }
 
 // WithCurrentOpenAPI answers requests for an OpenAPI v3 document by an older hash with the
-// current one. The library would redirect to it, but kube-apiserver does not let redirects
+// current one. k8s.io/apiserver would redirect to it, but kube-apiserver does not let redirects
 // pass. After an upgrade that changes a schema, all clients would fail until kube-apiserver
 // has heard of the new hash.
 // Upstream fault 27.

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package filters holds the HTTP handlers between a client and the library's handlers. They
+// Package filters holds the HTTP handlers between a client and k8s.io/apiserver's handlers. They
 // refuse requests that would cost too much, and answer with a metav1.Status where the
 // library does not. They know no group.
 package filters
@@ -139,7 +139,7 @@ const impersonation = "Impersonate-"
 
 // checkDirect leaves impersonation and audit IDs to the front proxy.
 //
-// It refuses impersonation by other clients. The library asks for two SubjectAccessReviews of
+// It refuses impersonation by other clients. k8s.io/apiserver asks for two SubjectAccessReviews of
 // each such request before priority and fairness. With them, a user without any permission could
 // keep this server from all others. It also drops audit IDs, since a client could take the one of
 // another request.
@@ -161,7 +161,7 @@ func checkDirect(req *http.Request) error {
 // ResolveRequestInfo returns a resolver that treats malformed paths of resources like any other
 // path. They are authorized as such and not found.
 //
-// For /apis/<group>/<version>/watch the library would answer 500.
+// For /apis/<group>/<version>/watch k8s.io/apiserver would answer 500.
 // Upstream fault 17.
 //
 // For /apis/example.com/v1/things.apps it would serve things of apps.example.com to users with

@@ -37,9 +37,9 @@ const undecidedRetrySeconds = 1
 // tokensRetrySeconds is the Retry-After of clients that present too many unknown tokens.
 const tokensRetrySeconds = 1
 
-// retryable replaces texts of the library with a metav1.Status that says when to try again.
-// The library answers with text if there are too many requests. If kube-apiserver could not
-// be asked whether a request is allowed, the library answers with an internal error, which
+// retryable replaces texts of k8s.io/apiserver with a metav1.Status that says when to try again.
+// k8s.io/apiserver answers with text if there are too many requests. If kube-apiserver could not
+// be asked whether a request is allowed, k8s.io/apiserver answers with an internal error, which
 // no client repeats.
 // Upstream fault 18.
 type retryable struct {
@@ -50,7 +50,7 @@ type retryable struct {
 	undecided atomic.Bool
 	// tooManyTokens is set if that is why the client was not authenticated.
 	tooManyTokens atomic.Bool
-	// answered is set when a Status has replaced the library's text.
+	// answered is set when a Status has replaced k8s.io/apiserver's text.
 	answered bool
 }
 
@@ -58,7 +58,7 @@ type retryableKey struct{}
 
 // WithRetryableErrors answers with a metav1.Status that says when to try again. It does so if
 // there are too many requests, after a RetryableDenial, and to a client of
-// NoteTooManyTokens. It belongs around the library's handlers.
+// NoteTooManyTokens. It belongs around k8s.io/apiserver's handlers.
 func WithRetryableErrors(next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		answer := &retryable{ResponseWriter: w, req: req, serializer: serializer}
@@ -66,7 +66,7 @@ func WithRetryableErrors(next http.Handler, serializer runtime.NegotiatedSeriali
 	})
 }
 
-// Unwrap is for the library's wrapper.
+// Unwrap is for k8s.io/apiserver's wrapper.
 func (r *retryable) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // WriteHeader sends a Status in place of such an answer.

@@ -33,7 +33,7 @@ import (
 )
 
 // Streams lets requests for some subresources go on like watches. No timeout ends them, and a
-// stopping server tells them to end and waits for it. The library does so only for requests whose
+// stopping server tells them to end and waits for it. k8s.io/apiserver does so only for requests whose
 // verb is watch.
 // Upstream fault 56.
 type Streams struct {
@@ -70,7 +70,7 @@ func (s *Streams) has(req *http.Request, info *genericapirequest.RequestInfo) bo
 	return s.always.Has(resource) || s.followed.Has(resource) && req.Method == http.MethodGet && follows(req)
 }
 
-// follows reports whether a request asks to follow a stream. It reads the parameter as the library
+// follows reports whether a request asks to follow a stream. It reads the parameter as k8s.io/apiserver
 // does.
 func follows(req *http.Request) bool {
 	follow := parameters(req.URL.RawQuery)["follow"]
@@ -78,7 +78,7 @@ func follows(req *http.Request) bool {
 }
 
 // WithShutdown makes a stopping server tell the streams to end and wait for them. WebSockets that watch are streams here,
-// since the library does not tell them to end.
+// since k8s.io/apiserver does not tell them to end.
 // Upstream fault 80.
 func (s *Streams) WithShutdown(next http.Handler, config *genericapiserver.Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -25,7 +25,7 @@ import (
 // Bounds are what a request may cost. Each is checked before the cost is paid, and what
 // exceeds one is refused with a metav1.Status. docs/bounds.md has them as a table.
 type Bounds struct {
-	// PathBytes is how long a path may be, unescaped. The library keeps 8192 reviews, with their paths or names.
+	// PathBytes is how long a path may be, unescaped. k8s.io/apiserver keeps 8192 reviews, with their paths or names.
 	PathBytes int
 	// HeaderBytes is how large all headers may be together, counted as in RFC 9113,
 	// section 6.5.2: names, values and 32 bytes for each.
@@ -42,7 +42,7 @@ type Bounds struct {
 	SelectorRequirements int
 
 	// BodyElements is how many elements all lists and objects of a body may have together. To tell
-	// owners of fields, the library inserts the keys of each into a sorted list, one by one. 200
+	// owners of fields, structured-merge-diff inserts the keys of each into a sorted list, one by one. 200
 	// 000 labels kept a processor busy for half a minute. Errors of custom resources are compared
 	// with each other. Upstream fault 3.
 	// Upstream fault 85.
@@ -53,16 +53,16 @@ type Bounds struct {
 	// Upstream fault 1.
 	PatchDepth int
 	// PatchListElements is how many elements a list of a strategic merge patch may
-	// have. The library looks for each of them among all others, one by one.
+	// have. apimachinery looks for each of them among all others, one by one.
 	// Upstream fault 2.
 	PatchListElements int
-	// FieldPathBytes is how long the paths of all elements of a body may be together. The library makes the path of each element
+	// FieldPathBytes is how long the paths of all elements of a body may be together. kube-openapi makes the path of each element
 	// to validate it, and keeps those of unknown and of invalid ones. 20 000 below a key of 1 MiB were 20
 	// GB.
 	// Upstream fault 84.
 	FieldPathBytes int
 	// Owners is how many owners an object may have. Before it validates anything,
-	// the library compares each of them with each other.
+	// k8s.io/apiserver compares each of them with each other.
 	// Upstream fault 5.
 	Owners int
 	// NameBytes is how long a name or namespace in an object's metadata may be before it

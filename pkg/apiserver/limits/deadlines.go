@@ -36,7 +36,7 @@ const (
 )
 
 // WithDeadlines ends the wait for a body when the time for a request is over, and responses that their clients do not
-// read. The library waits as long as the connection lives, over HTTP/1.1 even after its answer.
+// read. k8s.io/apiserver waits as long as the connection lives, over HTTP/1.1 even after its answer.
 // Upstream fault 9.
 // Upstream fault 76.
 func WithDeadlines(next http.Handler, bodyTime time.Duration) http.Handler {
@@ -60,7 +60,7 @@ type timedWriter struct {
 	begun, goesOn bool
 }
 
-// Unwrap is for the library's wrapper.
+// Unwrap is for k8s.io/apiserver's wrapper.
 func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader begins the response.
@@ -119,7 +119,7 @@ func (c timedConn) Write(content []byte) (int, error) {
 }
 
 // after calls a function when some time has passed, unless the returned one has been called. That waits for a call that
-// has begun: the library's writers must not be used when their handler has returned.
+// has begun: k8s.io/apiserver's writers must not be used when their handler has returned.
 func after(delay time.Duration, call func()) (stop func()) {
 	var mu sync.Mutex
 	stopped := false

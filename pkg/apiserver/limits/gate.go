@@ -118,7 +118,7 @@ func WithGate(next http.Handler, serializer runtime.NegotiatedSerializer, longRu
 			next.ServeHTTP(w, req)
 			return
 		}
-		// The library takes it for its own failure if a client leaves.
+		// k8s.io/apiserver takes it for its own failure if a client leaves.
 		// Upstream fault 82.
 		if errors.Is(req.Context().Err(), context.Canceled) {
 			w.WriteHeader(statusClientClosedRequest)
@@ -160,7 +160,7 @@ type reservation struct {
 
 	mu    sync.Mutex
 	taken int64
-	// ended is set when the handler returns. The library may still be at work on a request whose time is over.
+	// ended is set when the handler returns. k8s.io/apiserver may still be at work on a request whose time is over.
 	ended bool
 }
 

@@ -210,7 +210,7 @@ func TestWatchesOfAccounts(t *testing.T) {
 	}
 }
 
-// The library answers 500, since keys of etcd can't have these names.
+// k8s.io/apiserver answers 500, since keys of etcd can't have these names.
 func TestNamespacesOfPaths(t *testing.T) {
 	for namespace, want := range map[string]string{
 		"a": "", "": "",

@@ -26,7 +26,7 @@ import (
 const (
 	// maxNumberLength is how many characters a number may have.
 	maxNumberLength = 256
-	// The library keeps numbers of at most maxFastDigits digits in an int64, with any
+	// apimachinery keeps numbers of at most maxFastDigits digits in an int64, with any
 	// exponent. It writes out the others.
 	// Upstream fault 78.
 	maxFastDigits = 18
@@ -52,7 +52,7 @@ func CheckQuantities(text []byte) error {
 		case json.Number:
 			value = token.String()
 		}
-		// The library does not mind spaces around a quantity.
+		// apimachinery does not mind spaces around a quantity.
 		if value = strings.TrimSpace(value); isExpensive([]byte(value)) {
 			return fmt.Errorf("a number has more than %d characters, or an exponent below -999 or of more than 9 digits, or of more than 3 after %d digits: %.32s", maxNumberLength, maxFastDigits, value)
 		}
@@ -83,7 +83,7 @@ func isExpensive(text []byte) bool {
 
 // isExpensiveExponent reports whether the text after the "e" of a number of this length begins
 // with an expensive exponent. That is a very small one, or a large one that would be written
-// out. One of ten digits overflows: to the library, 1e3000000000 is 1e-1294967296.
+// out. One of ten digits overflows: to apimachinery, 1e3000000000 is 1e-1294967296.
 // Upstream fault 7.
 func isExpensiveExponent(text []byte, length int) bool {
 	digits := 10

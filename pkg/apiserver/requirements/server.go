@@ -168,7 +168,7 @@ func (s *Server) kubeconfig(flag, path string) (*rest.Config, error) {
 	return config, err
 }
 
-// UserAgent is the library's with the name of the server in place of the program's.
+// UserAgent is client-go's with the name of the server in place of the program's.
 func UserAgent(name string) string {
 	_, version, _ := strings.Cut(rest.DefaultKubernetesUserAgent(), "/")
 	return name + "/" + version

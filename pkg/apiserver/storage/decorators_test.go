@@ -76,7 +76,7 @@ func newGetter(t *testing.T, endpoint string, cached bool) generic.RESTOptionsGe
 	return config.RESTOptionsGetter
 }
 
-// newPods returns the storage that a kind of a server has, for a kind of the library's tests.
+// newPods returns the storage that a kind of a server has, for a kind of k8s.io/apiserver's tests.
 func newPods(t *testing.T, getter generic.RESTOptionsGetter) storage.Interface {
 	t.Helper()
 	pods, err := getter.GetRESTOptions(example.Resource("pods"), &example.Pod{})
@@ -88,7 +88,7 @@ func newPods(t *testing.T, getter generic.RESTOptionsGetter) storage.Interface {
 	return stored
 }
 
-// decoratorsOf walks from a storage to its transformer. Of the library's types, it returns only the Cacher.
+// decoratorsOf walks from a storage to its transformer. Of k8s.io/apiserver's types, it returns only the Cacher.
 func decoratorsOf(stored storage.Interface) (built []string) {
 	for layer := reflect.ValueOf(stored); layer.IsValid(); {
 		for layer.Kind() == reflect.Interface || layer.Kind() == reflect.Pointer {

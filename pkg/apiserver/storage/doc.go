@@ -23,7 +23,7 @@ limitations under the License.
 //   - boundedStorage takes memory of the gate for lists and large objects.
 //   - currentStorage waits for a watch cache that is new, and ends watches from before the objects were moved to this etcd,
 //     or of another etcd.
-//   - Cacher is the library's watch cache, for resources that have one.
+//   - Cacher is k8s.io/apiserver's watch cache, for resources that have one.
 //   - historicStorage begins that cache with the past, so that watches resume after a restart.
 //   - writingStorage writes by a client whose transactions have the conditions of references.
 //   - checksumTransformer adds a checksum to each value, outside of encryption.

@@ -87,7 +87,7 @@ func (s *Storage) WithReferences(next http.Handler) http.Handler {
 	return s.references.Handler(next)
 }
 
-// Await waits for an external etcd. The library alone gives it 20 seconds, and
+// Await waits for an external etcd. k8s.io/apiserver alone gives it 20 seconds, and
 // does not say what it is waiting for.
 // Upstream fault 33.
 func (o Config) Await(ctx context.Context) error {
@@ -154,7 +154,7 @@ func (o Config) client(servers []string, egress egressselector.Lookup, options .
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: servers, TLS: tlsConfig, DialOptions: options, Logger: zap.NewNop(),
-		// The library's own.
+		// As k8s.io/apiserver's own.
 		DialKeepAliveTime: 30 * time.Second, DialKeepAliveTimeout: 10 * time.Second,
 	})
 	if err != nil {
@@ -174,7 +174,7 @@ func (o Config) ApplyTo(config *genericapiserver.Config, scheme *runtime.Scheme,
 		return nil, err
 	}
 	remote := options.StorageConfig.Transport
-	// It waits for etcd, tells how long it has waited, and has spans in traces, as the library's
+	// It waits for etcd, tells how long it has waited, and has spans in traces, as k8s.io/apiserver's
 	// own clients.
 	traced := grpc.WithStatsHandler(otelgrpc.NewClientHandler(
 		otelgrpc.WithMessageEvents(otelgrpc.ReceivedEvents, otelgrpc.SentEvents),

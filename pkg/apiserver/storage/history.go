@@ -145,7 +145,7 @@ func (h *history) check(group string, revision uint64) *apierrors.StatusError {
 const fillTimeout = 15 * time.Second
 
 // currentStorage delays lists and watches until a new cache is filled. All caches of a CustomResourceDefinition are new
-// after each change of it. The library answers them with 429 until the cache has read the objects, and not every client
+// after each change of it. k8s.io/apiserver answers them with 429 until the cache has read the objects, and not every client
 // tries again.
 //
 // It ends its watches when the objects turn out to have moved, and refuses watches that begin before the move, or at a
@@ -167,7 +167,7 @@ func (s *currentStorage) await(ctx context.Context) {
 	}
 	ctx, cancel := context.WithDeadline(ctx, s.filled)
 	defer cancel()
-	_ = s.wait(ctx) // If it is still not ready, the library says so.
+	_ = s.wait(ctx) // If it is still not ready, k8s.io/apiserver says so.
 }
 
 // GetList lists objects.
@@ -180,7 +180,7 @@ func (s *currentStorage) GetList(ctx context.Context, key string, opts storage.L
 func (s *currentStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	revision, err := strconv.ParseUint(opts.ResourceVersion, 10, 64)
 	if err != nil || ptr.Deref(opts.SendInitialEvents, false) {
-		revision = 0 // It begins with a list. If there is something else wrong with it, the library says so.
+		revision = 0 // It begins with a list. If there is something else wrong with it, k8s.io/apiserver says so.
 	}
 	if revision > 0 {
 		select {
@@ -193,7 +193,7 @@ func (s *currentStorage) Watch(ctx context.Context, key string, opts storage.Lis
 		return ended(apierrors.NewResourceExpired(fmt.Sprintf("too large resource version: %d (%d): it is of another etcd", revision, s.present.Load()))), nil
 	}
 	s.await(ctx)
-	// The library does not stop a watch that it can't encode, but its context ends.
+	// k8s.io/apiserver does not stop a watch that it can't encode, but its context ends.
 	ctx, cancel := context.WithCancel(ctx)
 	inner, err := s.Interface.Watch(ctx, key, opts)
 	if err != nil {
@@ -214,7 +214,7 @@ func (s *currentStorage) Watch(ctx context.Context, key string, opts storage.Lis
 
 // reached returns false if etcd has not reached a revision, so that a watch would wait for years.
 // Another replica may have written since the last look, so etcd itself decides. If etcd does not
-// answer, the library decides.
+// answer, k8s.io/apiserver decides.
 func (s *currentStorage) reached(ctx context.Context, revision uint64) bool {
 	if revision <= s.present.Load() {
 		return true
@@ -229,7 +229,7 @@ func (s *currentStorage) reached(ctx context.Context, revision uint64) bool {
 	return revision <= present
 }
 
-// ended returns a watch with an error only, as the library does.
+// ended returns a watch with an error only, as k8s.io/apiserver does.
 func ended(err *apierrors.StatusError) watch.Interface {
 	events := make(chan watch.Event, 1)
 	events <- watch.Event{Type: watch.Error, Object: ptr.To(err.Status())}

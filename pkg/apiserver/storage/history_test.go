@@ -54,7 +54,7 @@ func (s *watched) GetCurrentResourceVersion(ctx context.Context) (uint64, error)
 	return s.revision, nil
 }
 
-// The library leaves a watch as it is that it can't encode, as in YAML. Its client is gone all the same.
+// k8s.io/apiserver leaves a watch as it is that it can't encode, as in YAML. Its client is gone all the same.
 func TestWatchesThatNobodyStopsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHistory()

@@ -33,9 +33,9 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/references"
 )
 
-// rawStorage makes the library's storage in etcd, and a writer whose transactions have the
+// rawStorage makes k8s.io/apiserver's storage in etcd, and a writer whose transactions have the
 // conditions of references. A resource in an etcd of its own has no such conditions, since a
-// transaction has one etcd. Without conditions, the library's storage is also the writer.
+// transaction has one etcd. Without conditions, k8s.io/apiserver's storage is also the writer.
 type rawStorage struct {
 	references *references.References
 	servers    []string
@@ -82,7 +82,7 @@ func (s *writingStorage) GuaranteedUpdate(ctx context.Context, key string, desti
 	return s.writer.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, cached)
 }
 
-// Delete deletes an object. One that can't be decoded is deleted by the library alone.
+// Delete deletes an object. One that can't be decoded is deleted by k8s.io/apiserver alone.
 func (s *writingStorage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc, cached runtime.Object, options storage.DeleteOptions) error {
 	if options.ExpectTransformOrDecodeError {
 		return s.Interface.Delete(ctx, key, out, preconditions, validate, cached, options)

@@ -53,7 +53,7 @@ func (s *Storage) BaseStorage(getter generic.RESTOptionsGetter) generic.RESTOpti
 	return registry.StatusErrors(s.withCache(getter, rawStorage{}))
 }
 
-// watchHistory gives each watch cache a past, so that watches go on after a restart. The library
+// watchHistory gives each watch cache a past, so that watches go on after a restart. k8s.io/apiserver
 // begins its caches with the present, and answers every earlier watch with 410 Gone. All clients
 // would then list everything at once. That is right only for watches from before the objects
 // moved.
@@ -79,7 +79,7 @@ func (h watchHistory) GetRESTOptions(resource schema.GroupResource, example runt
 	return options, err
 }
 
-// decorator is the library's StorageWithCacher with all decorators, from etcd outwards. The package
+// decorator is k8s.io/apiserver's StorageWithCacher with all decorators, from etcd outwards. The package
 // comment lists them in the order of an object's way to etcd.
 func (h watchHistory) decorator(newCache func(cacher.Config, storage.Interface) (cacheLayer, error)) generic.StorageDecorator {
 	return func(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {

@@ -77,7 +77,7 @@ func TestTrackAnotherPizzaOfThatName(t *testing.T) {
 	noneRemains(t)
 }
 
-// A single line sets no deadline. The library may have answered already, and begun with the next request.
+// A single line sets no deadline. k8s.io/apiserver may have answered already, and begun with the next request.
 func TestTrackSetsNoDeadline(t *testing.T) {
 	storage := newStorage(t)
 	newPizza(t, storage, "margherita", 0, 3)

@@ -50,7 +50,7 @@ type Case[O registry.Object] struct {
 	Corrupt func(O)
 }
 
-// TestKind runs the library's own tests of a storage on a kind of a group. Each is a
+// TestKind runs k8s.io/apiserver's own tests of a storage on a kind of a group. Each is a
 // subtest. They call the storage like the endpoint handlers, and are the same for all
 // kinds of kube-apiserver. See k8s.io/apiserver/pkg/registry/rest/resttest.
 func TestKind[O registry.Object](t *testing.T, group registry.Group, test Case[O]) {

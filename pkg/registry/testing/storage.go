@@ -16,7 +16,7 @@ limitations under the License.
 
 // Package testing tests the storage of API groups on a real etcd.
 //
-// TestKind runs the library's own tests of a storage on a kind. Fuzz looks for bodies of requests that cause a fault of
+// TestKind runs k8s.io/apiserver's own tests of a storage on a kind. Fuzz looks for bodies of requests that cause a fault of
 // the server, without an etcd. StartEtcd and Etcd.Storage make the storage of a whole group for further tests. The
 // directory workshop has a group for tests of packages that serve any group.
 package testing

@@ -26,7 +26,7 @@ import (
 // soon as the libraries reach that release.
 
 // deprecated returns the release of this API server that deprecated this version. Users
-// know it, and not the release of the Kubernetes libraries. The library compares it
+// know it, and not the release of the Kubernetes libraries. k8s.io/apiserver compares it
 // with a release of Kubernetes only if one is linked into the binary, which is not the
 // case here.
 func deprecated() (major, minor int) {

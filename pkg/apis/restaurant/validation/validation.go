@@ -49,7 +49,7 @@ func ValidateTopping(topping *restaurant.Topping) field.ErrorList {
 func validateConditions(conditions []metav1.Condition, path *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateConditions(conditions, path)
 	for _, err := range errs {
-		// The library marks errors that its own tags cover. Our tags do not
+		// k8s.io/apiserver marks errors that its own tags cover. Our tags do not
 		// descend into conditions. Without an error from a tag, the log would
 		// report a mark as a fault of the server.
 		// Upstream fault 26.
