@@ -57,7 +57,7 @@ const resyncPeriod = 10 * time.Minute
 
 // Config holds the parts of a server. If New is not called, the caller must call Close.
 type Config struct {
-	// Name is that of the server, see NewOptions.
+	// Name is the name of the server, see NewOptions.
 	Name    string
 	Generic *genericapiserver.RecommendedConfig
 	Groups  []registry.Group
@@ -66,7 +66,7 @@ type Config struct {
 	// Scheme and Codecs know the types of the groups.
 	Scheme *runtime.Scheme
 	Codecs serializer.CodecFactory
-	// Runtimes are those of the groups that have one, by the group's name.
+	// Runtimes has the runtimes of the groups that have one, by the group's name.
 	Runtimes map[string]registry.Runtime
 	// Bounds limit the cost of requests.
 	Bounds limits.Bounds
@@ -77,7 +77,7 @@ type Config struct {
 
 	base    *Base
 	streams *filters.Streams
-	// connections are those of the server.
+	// connections are the connections of the server.
 	connections *transport.Connections
 	// withoutMessages are the resources whose types have no protobuf messages.
 	withoutMessages map[schema.GroupVersionResource]bool

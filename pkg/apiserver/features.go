@@ -38,7 +38,7 @@ const emulatedReleases = 3
 func newComponent() (name string, components compatibility.ComponentGlobalsRegistry) {
 	// Upstream fault 51.
 	gate := utilfeature.DefaultMutableFeatureGate
-	// Features can be added until the gate's flag is made, and those of the logs only once.
+	// Features can be added until the gate's flag is made, and the features of the logs only once.
 	if err := logsapi.AddFeatureGates(gate); err != nil {
 		if _, known := gate.GetAll()[logsapi.ContextualLogging]; !known {
 			utilruntime.Must(err)

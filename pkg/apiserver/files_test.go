@@ -54,7 +54,7 @@ func TestValidateFiles(t *testing.T) {
 		notTraces  = "it must hold a TracingConfiguration of apiserver.config.k8s.io: "
 	)
 	for name, test := range map[string]struct {
-		// content is that of the file of the flag, which is missing if there is none.
+		// content is in the file of the flag, which is missing if there is none.
 		flag, content string
 		// want is the error without its beginning, with FILE for the file's path.
 		want string

@@ -71,7 +71,7 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 	return sections
 }
 
-// addCertificateFlags adds those of the own certificate authority.
+// addCertificateFlags adds the flags of the own certificate authority.
 func (o *Options) addCertificateFlags(sections *cliflag.NamedFlagSets) {
 	certificate := pflag.NewFlagSet("", pflag.ContinueOnError)
 	certificate.StringVar(&o.ServingCert.Secret, "serving-ca-secret", o.ServingCert.Secret, ""+

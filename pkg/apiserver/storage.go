@@ -59,7 +59,7 @@ func (o CompletedOptions) NewStoredVerifier(ctx context.Context) (func(key strin
 	return o.storageConfig().NewVerifier(ctx)
 }
 
-// BaseStorage makes the stores of a Base work like those of the groups in Go, see
+// BaseStorage makes the stores of a Base work like the stores of the groups in Go, see
 // storage.Storage.BaseStorage.
 func (c *Config) BaseStorage(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 	return c.storage.BaseStorage(getter)

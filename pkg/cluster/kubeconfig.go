@@ -55,7 +55,7 @@ func UserKubeconfig(path string) (*rest.Config, error) {
 const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // Namespace returns the namespace of the objects that this server shares with its replicas.
-// It is that of the kubeconfig, or of the pod. A file that can't be read is reported where
+// It comes from the kubeconfig, or from the pod. A file that can't be read is reported where
 // it is needed.
 func Namespace(kubeconfig string) string {
 	if kubeconfig == "" {

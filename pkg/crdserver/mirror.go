@@ -284,7 +284,7 @@ func (m *mirror) trySync(ctx context.Context, name string) error {
 		return err
 	}
 	if !apiequality.Semantic.DeepEqual(wanted, copied) {
-		// The informer may be behind that of the replica that has written the copy. A read from
+		// The informer may be behind the one in the replica that has written the copy. A read from
 		// kube-apiserver after the read of the copy can't return an older definition.
 		if definition, err = existing(m.cluster.Get(ctx, name, metav1.GetOptions{})); err != nil {
 			return err
@@ -439,7 +439,7 @@ func (m *mirror) list(ctx context.Context) ([]apiextensions.CustomResourceDefini
 }
 
 // servedVersions returns the versions that any definition or copy of a group serves. The informer
-// may be behind that of the replica that has written a copy.
+// may be behind the one in the replica that has written a copy.
 func (m *mirror) servedVersions(ctx context.Context, group string, definitions []*apiextensionsv1.CustomResourceDefinition) (sets.Set[string], error) {
 	copies, err := m.list(ctx)
 	if err != nil {

@@ -101,7 +101,7 @@ func (g Group) schemas(scheme *runtime.Scheme) (map[schema.GroupVersionKind]Sche
 	return all, nil
 }
 
-// installDefaults makes the scheme fill in the defaults of definitions, after those of the types.
+// installDefaults makes the scheme fill in the defaults of definitions, after the defaults of the types.
 func (g Group) installDefaults(scheme *runtime.Scheme) error {
 	schemas, err := g.schemas(scheme)
 	if err != nil || len(schemas) == 0 {
@@ -383,7 +383,7 @@ func (s strategy[O]) validateDefined(ctx context.Context, obj, old runtime.Objec
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	// Decoding checks only bodies that are whole objects, so not those of server-side apply.
+	// Decoding checks only bodies that are whole objects, so not the bodies of server-side apply.
 	if err := of.CheckDefaults(object); err != nil {
 		return field.ErrorList{field.Forbidden(nil, err.Error())}
 	}

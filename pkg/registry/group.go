@@ -80,13 +80,13 @@ type Description struct {
 	// Validate returns the errors of an object that is to be created in a version of the scheme. It is nil if nothing
 	// is Stored.
 	Validate func(context.Context, *runtime.Scheme, schema.GroupVersion, runtime.Object) field.ErrorList
-	// Features are those of a Kind, and nil for other declarations.
+	// Features are the features of a Kind, and nil for other declarations.
 	Features *Features
 }
 
 // Features describe the visible features of a Kind of any internal type. The functions get an internal object.
 type Features struct {
-	// Singular, ShortNames and Categories are those of the Kind.
+	// Singular, ShortNames and Categories are as in the Kind.
 	Singular               string
 	ShortNames, Categories []string
 	// Columns are the columns of the table, and Cells returns a row.
@@ -99,12 +99,12 @@ type Features struct {
 	Validates bool
 	// Status is true if the Kind has /status.
 	Status bool
-	// StatusReplicas and Selector are those of /scale. They are nil without it.
+	// StatusReplicas and Selector are for /scale. They are nil without it.
 	StatusReplicas func(runtime.Object) int32
 	Selector       func(runtime.Object) string
 	// Subresources are the Kind's own, by name.
 	Subresources []string
-	// Definition is that of the Kind.
+	// Definition is as in the Kind.
 	Definition Definition
 }
 
@@ -114,7 +114,7 @@ type Installation struct {
 	Group string
 	// Scheme has the types of the group.
 	Scheme *runtime.Scheme
-	// Versions are those of the group, the preferred one first.
+	// Versions are the versions of the group, the preferred one first.
 	Versions []schema.GroupVersion
 	// Options makes the options of stores in the server's etcd.
 	Options generic.RESTOptionsGetter
@@ -316,7 +316,7 @@ func (g Group) LongRunning() map[schema.GroupResource]LongRunning {
 	return resources
 }
 
-// InstallMeta registers the types that every group needs: those of meta/v1 without a group, and autoscaling/v1 Scale.
+// InstallMeta registers the types that every group needs: meta/v1 without a group, and autoscaling/v1 Scale.
 // Scale is its own internal type.
 func InstallMeta(scheme *runtime.Scheme) {
 	unversioned := schema.GroupVersion{Version: "v1"}

@@ -112,7 +112,7 @@ func (s strategy[O]) warnings(ctx context.Context, o, old O) []string {
 
 func (s strategy[O]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set { return s.reset }
 
-// PrepareForCreate replaces the status of the request with that of a new object.
+// PrepareForCreate replaces the status of the request with the status of a new object.
 func (s strategy[O]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	o := obj.(O)
 	o.SetGeneration(1)

@@ -94,7 +94,7 @@ func (r *streamREST[O, P]) Connect(ctx context.Context, name string, options run
 		return nil, err
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		// k8s.io/apiserver's timeout may have ended the response. A deadline would be that of the next one.
+		// k8s.io/apiserver's timeout may have ended the response. A deadline would apply to the next one.
 		_, _ = io.WriteString(newLineWriter(w), now.line+"\n")
 	}), nil
 }

@@ -52,7 +52,7 @@ const (
 // Parent is the kind that a subresource belongs to, in a server.
 type Parent[O Object] struct {
 	Installation
-	// Path is that of the subresource, such as "machines/run".
+	// Path is the path of the subresource, such as "machines/run".
 	Path string
 	// Store reads and updates the kind's objects; it creates none.
 	Store *genericregistry.Store

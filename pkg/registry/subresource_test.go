@@ -271,7 +271,7 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// counters is the storage of objects that are computed, as those of metrics-server are.
+// counters is the storage of objects that are computed, as metrics-server does.
 type counters struct{ rest.TableConvertor }
 
 func (counters) New() runtime.Object     { return &types.Site{} }

@@ -35,7 +35,7 @@ const primeTimeout = 10 * time.Second
 
 // primedCA has read the client CAs before the server accepts its first connection. The
 // library begins to read them only when it serves. Until then a server that is ready
-// refuses every client certificate, even that of kube-apiserver.
+// refuses every client certificate, even the one of kube-apiserver.
 // Upstream fault 32.
 type primedCA struct {
 	dynamiccertificates.CAContentProvider

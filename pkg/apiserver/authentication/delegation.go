@@ -57,7 +57,7 @@ type Delegation struct {
 	// Audiences are the server's: a token has to be for one of them. If there are none, it has to be
 	// for kube-apiserver's.
 	Audiences []string
-	// TokensPerClient and NoteTooManyTokens are those of BoundTokens.
+	// TokensPerClient and NoteTooManyTokens are passed to BoundTokens.
 	TokensPerClient   int
 	NoteTooManyTokens func(context.Context)
 }

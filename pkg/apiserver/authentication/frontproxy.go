@@ -46,14 +46,14 @@ type FrontProxy struct {
 	// headers believes request headers of any client.
 	headers authenticator.Request
 	config  *authenticatorfactory.RequestHeaderConfig
-	// clientCAs are those of users and of front proxies.
+	// clientCAs are the certificate authorities of users and of front proxies.
 	clientCAs dynamiccertificates.CAContentProvider
 	// overlapping is the subject of a certificate authority of both, or nil.
 	overlapping atomic.Pointer[string]
 }
 
-// NewFrontProxy guards k8s.io/apiserver's authenticator of request headers. The certificate
-// authorities are those of users and of front proxies together.
+// NewFrontProxy guards k8s.io/apiserver's authenticator of request headers. The client CAs
+// are the certificate authorities of users and of front proxies together.
 func NewFrontProxy(delegate authenticator.Request, config *authenticatorfactory.RequestHeaderConfig, clientCAs dynamiccertificates.CAContentProvider) *FrontProxy {
 	headers := headerrequest.NewDynamic(config.UsernameHeaders, config.UIDHeaders, config.GroupHeaders, config.ExtraHeaderPrefixes)
 	f := &FrontProxy{Request: delegate, headers: group.NewAuthenticatedGroupAdder(headers), config: config, clientCAs: clientCAs}

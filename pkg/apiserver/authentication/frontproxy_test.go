@@ -70,7 +70,7 @@ func (r *rotatedCA) rotate(bundles ...[]byte) {
 }
 
 // TestRotatedFrontProxy believes the headers of a front proxy until a rotation makes
-// its certificate authority that of users, too.
+// its certificate authority one of users, too.
 func TestRotatedFrontProxy(t *testing.T) {
 	authority := func(name string) []byte {
 		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: newCA(t, name, nil).certificate.Raw})

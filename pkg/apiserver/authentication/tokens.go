@@ -45,7 +45,7 @@ var errTooManyTokens = errors.New("this client presents too many bearer tokens t
 //
 // A client may present perClient tokens per second that have not been valid before, and ten times as many at once.
 // Delegate is not asked about further tokens. ClientOf returns the client of a request by its context, and refuse is
-// called with that of a refused one.
+// called with the context of a refused one.
 func BoundTokens(delegate authenticator.Request, perClient int, clientOf func(context.Context) string, refuse func(context.Context)) authenticator.Request {
 	clients, known := lru.New(tokenClients), lru.New(knownTokens)
 	mayAsk := func(client any) bool {

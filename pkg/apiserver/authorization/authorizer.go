@@ -76,7 +76,7 @@ func AskForAllNames(delegate authorizer.Authorizer) authorizer.Authorizer {
 	})
 }
 
-// authorizedByFrontProxy reports whether the attributes are those of a request for an object
+// authorizedByFrontProxy reports whether the attributes belong to a request for an object
 // that the front proxy has sent for the same user.
 func authorizedByFrontProxy(ctx context.Context, attributes authorizer.Attributes) bool {
 	info, ok := genericapirequest.RequestInfoFrom(ctx)

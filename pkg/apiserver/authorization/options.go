@@ -71,7 +71,7 @@ func (o *Options) Validate() []error {
 	return errs
 }
 
-// ApplyTo makes the authorizer. Note is that of WithRetryableDenials.
+// ApplyTo makes the authorizer. Note is passed to WithRetryableDenials.
 func (o *Options) ApplyTo(config *genericapiserver.Config, cluster *rest.Config, note func(context.Context)) error {
 	reviewer := rest.CopyConfig(cluster)
 	reviewer.Wrap(tracing.WrapperFor(config.TracerProvider))

@@ -50,7 +50,7 @@ func WithoutProtobuf(next http.Handler, withoutMessages map[schema.GroupVersionR
 	})
 }
 
-// isProtobuf reports whether an accepted encoding is that of whole objects in protobuf.
+// isProtobuf reports whether an accepted encoding is protobuf for whole objects.
 func isProtobuf(accepted string) bool {
 	mediaType, parameters, err := mime.ParseMediaType(accepted)
 	return err == nil && mediaType == runtime.ContentTypeProtobuf && parameters["as"] == ""

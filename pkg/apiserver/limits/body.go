@@ -33,7 +33,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// maxYAMLBytes bounds YAML, whose decoder takes much more time and memory than that of JSON.
+// maxYAMLBytes bounds YAML, which takes much more time and memory to decode than JSON.
 const maxYAMLBytes = 256 << 10
 
 // CheckBody returns how many bytes of memory a body takes while it is worked on, or why it would cost much more than its
@@ -133,7 +133,7 @@ func hasAlias(node *yaml.Node) bool {
 
 // shape is what decoders and validation spend their time on.
 type shape struct {
-	// elements are those of all lists and objects, list those of the longest list.
+	// elements counts those in all lists and objects, list those in the longest list.
 	elements, list int
 	// depth is how deep lists and objects are nested.
 	depth int

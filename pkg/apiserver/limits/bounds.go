@@ -57,7 +57,7 @@ type Bounds struct {
 	// Upstream fault 2.
 	PatchListElements int
 	// FieldPathBytes is how long the paths of all elements of a body may be together. kube-openapi makes the path of each element
-	// to validate it, and keeps those of unknown and of invalid ones. 20 000 below a key of 1 MiB were 20
+	// to validate it, and keeps the paths of unknown and invalid ones. 20 000 below a key of 1 MiB were 20
 	// GB.
 	// Upstream fault 84.
 	FieldPathBytes int

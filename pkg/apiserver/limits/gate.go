@@ -50,8 +50,8 @@ const (
 	// and validated. Each of its elements takes elementBytes besides. Binary encodings need two bytes for an element.
 	textFactor, yamlFactor, binaryFactor, elementBytes = 6, 16, 150, 1 << 10
 	// listFactor is how many times its size in etcd a list or an object takes while it is converted and encoded.
-	// indentedFactor is that of YAML, and of JSON with "pretty", which are made of the whole in JSON. writeFactor is that
-	// of an object that is changed.
+	// indentedFactor is for YAML, and for JSON with "pretty", which are made of the whole in JSON. writeFactor is for an
+	// object that is changed.
 	listFactor, indentedFactor, writeFactor = 4, 16, 12
 	// retrySeconds is when a client may hope that others have finished.
 	retrySeconds = 1
@@ -143,7 +143,7 @@ func WithGate(next http.Handler, serializer runtime.NegotiatedSerializer, longRu
 	})
 }
 
-// hasBody reports whether the handlers of a verb read a body. Those of all others ignore it.
+// hasBody reports whether the handlers of a verb read a body. Handlers of other verbs ignore it.
 func hasBody(verb string) bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, verb)
 }
@@ -231,7 +231,7 @@ func mediaTypeOf(req *http.Request) string {
 	return strings.ToLower(strings.TrimSpace(mediaType))
 }
 
-// ReserveList takes memory for a list that answers the context's request. The bytes are those of its objects in etcd.
+// ReserveList takes memory for a list that answers the context's request. The bytes are the size of its objects in etcd.
 // The error tells the client to retry, or to ask for another form. Contexts of no request of a client take nothing.
 func ReserveList(ctx context.Context, bytes int64) error {
 	r, ok := ctx.Value(reservationKey{}).(*reservation)

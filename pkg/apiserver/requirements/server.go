@@ -37,7 +37,7 @@ import (
 // Server describes a server as far as its requirements depend on it.
 type Server struct {
 	Name string
-	// CoreKubeconfig, AuthorizationKubeconfig, and that of Authentication are the files of the
+	// CoreKubeconfig, AuthorizationKubeconfig and the one in Authentication are the files of the
 	// clients of kube-apiserver. Egress is how these reach it.
 	CoreKubeconfig, AuthorizationKubeconfig string
 	Authentication                          *genericoptions.DelegatingAuthenticationOptions

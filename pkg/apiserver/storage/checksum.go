@@ -28,7 +28,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-// checksummed makes stores verify the checksums of values that they read. Only those of an
+// checksummed makes stores verify the checksums of values that they read. Only stores of an
 // embedded etcd also write checksums: an external etcd may have other servers, which know of
 // none. The checksum is around the encrypted value, so that it can be verified without a key.
 type checksummed struct {

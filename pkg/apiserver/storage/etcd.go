@@ -51,7 +51,7 @@ import (
 
 // Config says where and how objects are stored.
 type Config struct {
-	// Name is that of the server.
+	// Name is the name of the server.
 	Name   string
 	Etcd   *genericoptions.EtcdOptions
 	Groups []registry.Group

@@ -38,7 +38,7 @@ const statsInterval = 5 * time.Second
 type boundedStorage struct {
 	storage.Interface
 	large largeObjects
-	// prefix is that of all keys in etcd.
+	// prefix is the prefix of all keys in etcd.
 	prefix string
 	// stats are nil before they have been asked for once.
 	stats atomic.Pointer[storage.Stats]

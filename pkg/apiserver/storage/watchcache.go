@@ -47,7 +47,7 @@ func (s *Storage) withCache(getter generic.RESTOptionsGetter, raw rawStorage) ge
 	return watchHistory{getter, s.Etcd, raw, s.history, s.large}
 }
 
-// BaseStorage makes the stores of a Base work like those of the groups in Go. They bound their
+// BaseStorage makes the stores of a Base work like the stores of the groups in Go. They bound their
 // lists, resume watches after a restart and explain the errors of etcd.
 func (s *Storage) BaseStorage(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 	return registry.StatusErrors(s.withCache(getter, rawStorage{}))
@@ -150,7 +150,7 @@ func uncached(_ cacher.Config, etcd storage.Interface) (cacheLayer, error) {
 // watches.
 type historicStorage struct {
 	storage.Interface
-	// size returns that of an object in etcd, if it is a large one.
+	// size returns the size of an object in etcd, if it is a large one.
 	size   func(runtime.Object) int64
 	listed bool // Only the cache's reflector lists, one list after the other.
 	// present is the revision where the past of a watch ends, or 0 if it has ended. largePast is

@@ -85,7 +85,7 @@ func parts(t *testing.T, of *unstructured.Unstructured) (names []string) {
 	return names
 }
 
-// owners returns the fields that managers own, those of one level below spec and status.
+// owners returns the fields that managers own, one level below spec and status.
 func owners(t *testing.T, of *unstructured.Unstructured) map[string][]string {
 	t.Helper()
 	fields := map[string][]string{}

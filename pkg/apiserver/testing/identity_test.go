@@ -111,7 +111,7 @@ func TestRandomTokens(t *testing.T) {
 	const requests = 100
 	codes := map[int]int{}
 	for n := range requests {
-		// Unlike those of k8s.io/apiserver, it does not try again.
+		// Unlike the authenticators of k8s.io/apiserver, it does not try again.
 		client, err := rest.HTTPClientFor(server.TokenConfig(fmt.Sprint("guessed-", n)))
 		require.NoError(t, err)
 		response, err := client.Get(server.ClientConfig.Host + machinesPath)

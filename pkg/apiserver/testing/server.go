@@ -51,12 +51,12 @@ const patience = 2 * time.Minute
 
 // Config describes a server to start.
 type Config struct {
-	// Name is that of the server, by default "test". Servers that run at once and have
+	// Name is the name of the server, by default "test". Servers that run at once and have
 	// metrics of their own have different names.
 	Name string
 	// Groups are those that it serves.
 	Groups []registry.Group
-	// Flags are those of the command, besides those of the port, the data directory and the
+	// Flags are flags of the command, besides those for the port, the data directory and the
 	// kubeconfig.
 	Flags []string
 	// Cluster is the cluster that it extends, by default one of its own.
@@ -65,7 +65,7 @@ type Config struct {
 
 // Server runs until the end of the test, or until it is stopped.
 type Server struct {
-	// ClientConfig is that of a client that may do everything.
+	// ClientConfig is for a client that may do everything.
 	ClientConfig *rest.Config
 	// Cluster is the cluster that the server extends.
 	Cluster *cluster.Cluster

@@ -94,7 +94,7 @@ func present(t *testing.T, listener net.Listener, protocol string, certificates 
 	return response.Header.Get("Certificates")
 }
 
-// Large certificates are refused, and those of honest clients are not.
+// Large certificates and long chains are refused; certificates of honest clients are not.
 func TestCertificatesOfClients(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -63,8 +63,8 @@ const (
 	trustTime = time.Minute
 )
 
-// Connections are those of one server. They are bounded for each IP address: their number, and the memory of those
-// without an authorized request. Connections with a front proxy's certificate are exempt.
+// Connections are the connections of one server. They are bounded for each IP address: their number, and the memory of
+// connections without an authorized request. Connections with a front proxy's certificate are exempt.
 type Connections struct {
 	number, memory *limits.Shares
 	leaving        atomic.Bool
@@ -184,7 +184,7 @@ func GrowStack() {
 	runtime.KeepAlive(&frames)
 }
 
-// Leave has clients use other connections: those of other servers, if this one is not ready. It returns when the server
+// Leave has clients use other connections, to other servers if this one is not ready. It returns when the server
 // may be shut down. Clients are told one after the other, by responses. Even so, what is on its way over HTTP/2 when a
 // client reads its GOAWAY is lost: clients repeat it if it has no body.
 // Upstream fault 77.

@@ -193,7 +193,7 @@ func TestTrusted(t *testing.T) {
 	})
 }
 
-// Headers without end are read until those of all connections of their address would take too much memory, whether a
+// Headers without end are read until the headers from their address would take too much memory, whether a
 // front proxy has connections from there or not.
 func TestStrangersMemory(t *testing.T) {
 	const most = strangerBytes / headerFactor

@@ -66,7 +66,7 @@ spec:
             status: {type: object, properties: {ready: {type: boolean}}}
 `
 
-// schema is that of version v1.
+// schema is the schema of version v1.
 func schema(t *testing.T) registry.Schema {
 	t.Helper()
 	of, err := definition.New(sites).Schema("v1")

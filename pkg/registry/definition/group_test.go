@@ -75,7 +75,7 @@ func group() registry.Group {
 	}
 }
 
-// Bodies are decoded like those of custom resources. Fields that Go would lose are validated before,
+// Bodies are decoded as for custom resources. Fields that Go would lose are validated before,
 // all others later.
 func TestDecode(t *testing.T) {
 	const apiVersion, kind = `"apiVersion":"workshop.example.com/v1",`, `"kind":"Site",`
@@ -135,7 +135,7 @@ func TestDefault(t *testing.T) {
 	require.Equal(t, "north", site.Spec.Region)
 }
 
-// A kind without columns of its own has those of its definition, for objects and lists.
+// A kind without columns of its own has the columns of its definition, for objects and lists.
 func TestColumns(t *testing.T) {
 	for name, test := range map[string]struct {
 		own     []registry.Column[*workshop.Site]

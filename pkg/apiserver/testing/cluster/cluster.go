@@ -52,7 +52,7 @@ const authenticationPath = "/api/v1/namespaces/kube-system/configmaps/extension-
 
 // Cluster is a stub of kube-apiserver. Its methods may be called at any time.
 type Cluster struct {
-	// Users issues the certificates of users, and FrontProxy those of front proxies.
+	// Users issues the certificates of users, and FrontProxy the certificates of front proxies.
 	Users, FrontProxy *CA
 
 	server  *httptest.Server
@@ -187,7 +187,7 @@ func (c *Cluster) Reviews() []authorizationv1.SubjectAccessReviewSpec {
 	return append([]authorizationv1.SubjectAccessReviewSpec(nil), c.reviews...)
 }
 
-// UserAgents returns those of all requests until now, except watches.
+// UserAgents returns the user agents of all requests until now, except watches.
 func (c *Cluster) UserAgents() (agents []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

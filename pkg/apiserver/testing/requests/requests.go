@@ -41,7 +41,7 @@ func As(req *http.Request, name string) *http.Request {
 // IsWatch reports whether the verb of a request is watch.
 func IsWatch(_ *http.Request, info *genericapirequest.RequestInfo) bool { return info.Verb == "watch" }
 
-// NewCodecs know the types of every API and those of k8s.io/apiserver's example.
+// NewCodecs know the types of every API and of k8s.io/apiserver's example.
 func NewCodecs() serializer.CodecFactory {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})

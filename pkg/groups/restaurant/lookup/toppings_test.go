@@ -43,7 +43,7 @@ func TestToppings(t *testing.T) {
 		wantReads int
 		wantCost  string
 		wantErr   string
-		// wantCostErr is that of the cost, if it is another.
+		// wantCostErr is the error of the cost, if it is another.
 		wantCostErr string
 		isMissing   bool
 	}{

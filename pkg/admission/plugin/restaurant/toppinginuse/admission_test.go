@@ -147,7 +147,7 @@ func TestPlugin(t *testing.T) {
 		attributes admission.Attributes
 		want       string
 		wantReason metav1.StatusReason
-		// wantSelector is that of the list of pizzas, if there is one.
+		// wantSelector selects the listed pizzas, if there is a list.
 		wantSelector string
 	}{
 		"in use":                           {attributes("basil", basil, "toppings", ""), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden, "spec.toppings=basil"},
