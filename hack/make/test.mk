@@ -24,8 +24,8 @@ UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./artifacts ./test/ups
 E2E_PACKAGES = ./test/kit $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|alerts|dashboard|kit|nodes(/.*)?|e2e/attacks)$$')
 # -short leaves out what the tests call long.
 TEST_LENGTH ?=
-TEST_UNIT = CGO_ENABLED=1 go run ./hack/testrun -race -vet=off $(TEST_LENGTH)
-TEST_E2E = go run ./hack/testrun -rerun -vet=off $(TEST_LENGTH) -count=1 -p=3
+TEST_UNIT = CGO_ENABLED=1 hack/test.sh -race -vet=off $(TEST_LENGTH)
+TEST_E2E = RERUN=true hack/test.sh -vet=off $(TEST_LENGTH) -count=1 -p=3
 
 .PHONY: test-unit
 test-unit: ## Runs the tests that need nothing but Go and gcc, with the race detector
@@ -38,7 +38,7 @@ test-newest-go: ## Builds everything and runs the unit tests with the newest Go 
 
 .PHONY: test-fuzz
 test-fuzz: ## Sends 10 000 objects of each kind through each version and encoding
-	FUZZ_ITERATIONS=10000 go run ./hack/testrun -vet=off -count=1 -timeout=20m -run='^TestRoundTrip$$' ./pkg/apis/restaurant/install
+	FUZZ_ITERATIONS=10000 hack/test.sh -vet=off -count=1 -timeout=20m -run='^TestRoundTrip$$' ./pkg/apis/restaurant/install
 
 # The attacks have the machine to themselves: how long others wait is what they are about.
 .PHONY: test-e2e
@@ -47,11 +47,6 @@ test-e2e: binaries ## Runs the tests against a real control plane
 		packages="$(E2E_PACKAGES)"; $(TEST_E2E) -timeout=45m $${packages} || failed=1; \
 		$(TEST_E2E) -timeout=10m ./test/e2e/attacks || failed=1; \
 		exit $${failed}
-
-# The end-to-end tests that "make test" leaves for its end, when nothing else runs.
-.PHONY: test-again
-test-again:
-	@go run ./hack/testrun -rerun
 
 .PHONY: test-crd-apiserver
 test-crd-apiserver: binaries ## Runs the tests of custom resources again, with crd-apiserver
@@ -73,7 +68,7 @@ test-controller-runtime: binaries ## Runs a controller built with controller-run
 
 .PHONY: test-definitions
 test-definitions: binaries ## Imports definitions of other projects, and compares the servers of their types with kube-apiserver
-	DEFINITIONS=. go run ./hack/testrun -vet=off -count=1 -timeout=120m ./test/kit/definitions
+	DEFINITIONS=. hack/test.sh -vet=off -count=1 -timeout=120m ./test/kit/definitions
 
 .PHONY: test-remote
 test-remote: binaries ## Runs the core of the API's tests through SSH, as root: those that framework.AlsoRemote marks
@@ -137,29 +132,7 @@ test-nodes: ## Does what the documentation says to operators on three nodes with
 	$(if $(MONITORING),@$(MAKE) --no-print-directory test-alerts)
 	OVERLAYS='$(OVERLAYS)' $(if $(CI),$(TEST_E2E),$(BY_HAND)) -timeout=120m ./test/nodes
 
-DASHBOARD := _output/dashboard
-
-.PHONY: test-site
-test-site: ## Builds the site of the documentation, and searches it in Chromium
-	@hack/test-needs.sh mkdocs chromium
-	$(BY_HAND) ./hack/site
-
 .PHONY: test-dashboard
 test-dashboard: ## Fails if a panel of the Grafana dashboard shows nothing of two servers that clients use
 	@$(MAKE) --no-print-directory build $(addprefix $(BIN)/,etcd kube-apiserver prometheus)
 	$(TEST_E2E) -timeout=10m ./test/dashboard
-
-LOAD ?= 4m
-
-.PHONY: draw-dashboard
-draw-dashboard: ## Draws the Grafana dashboard in Chromium after LOAD=4m of ordinary requests, for docs/figures
-	@hack/test-needs.sh chromium node npm
-	@$(MAKE) --no-print-directory build $(addprefix $(BIN)/,etcd kube-apiserver prometheus) $(DASHBOARD)/node_modules/.package-lock.json
-	@cp hack/dashboard/* $(DASHBOARD)
-	@npm --prefix=$(DASHBOARD) --silent run build
-	LOAD=$(LOAD) $(BY_HAND) ./test/dashboard
-
-$(DASHBOARD)/node_modules/.package-lock.json: hack/dashboard/package.json hack/dashboard/package-lock.json
-	@mkdir -p $(DASHBOARD)
-	@cp $^ $(DASHBOARD)
-	@npm --prefix=$(DASHBOARD) ci --ignore-scripts --no-audit --no-fund
