@@ -110,17 +110,14 @@ test-etcd: binaries $(BIN)/etcd-3.5 $(BIN)/etcd-3.6 ## Runs the tests of the sto
 	done
 
 OVERLAYS ?= standalone|sizes|ha|external-etcd|helm|crd-apiserver|types
-# Programs for the tests of only one overlay take minutes to build.
-MONITORING = $(if $(findstring ha,$(OVERLAYS)),prometheus prometheus-operator prometheus-config-reloader)
-METRICS = $(if $(findstring external-etcd,$(OVERLAYS)),metrics-server)
 BUSYBOX = $(if $(findstring ha,$(OVERLAYS)),busybox)
 
 # The server's image is built twice: an upgrade needs two that differ in more than their names.
 .PHONY: test-nodes
 test-nodes: ## Does what the documentation says to operators on three nodes with containerd and kubelets, as root: OVERLAYS="standalone|sizes|ha|external-etcd|helm|crd-apiserver|types"
 	@hack/test-needs.sh root containerd runc iptables nft conntrack jq unshare nsenter ip /usr/lib/cni/ptp $(BUSYBOX)
-	@$(MAKE) --no-print-directory binaries plugins $(addprefix $(BIN)/,$(NODE_BINARIES) $(MONITORING) $(METRICS))
-	@for image in pause etcd kube-scheduler rclone $(MONITORING) $(METRICS); do \
+	@$(MAKE) --no-print-directory binaries plugins $(addprefix $(BIN)/,$(NODE_BINARIES))
+	@for image in pause etcd rclone; do \
 		hack/build-image.sh $${image} _output/nodes/$${image}.tar; \
 	done
 	@for version in v0.37.0 v0.37.1; do \
@@ -129,7 +126,6 @@ test-nodes: ## Does what the documentation says to operators on three nodes with
 	done
 	@for image in crd-apiserver webhook; do hack/build-image.sh $${image} _output/nodes/$${image}.tar; done
 	$(if $(BUSYBOX),@BINARIES=$$(go env GOARCH)=/bin hack/build-image.sh busybox _output/nodes/busybox.tar)
-	$(if $(MONITORING),@$(MAKE) --no-print-directory test-alerts)
 	OVERLAYS='$(OVERLAYS)' $(if $(CI),$(TEST_E2E),$(BY_HAND)) -timeout=120m ./test/nodes
 
 .PHONY: test-dashboard
