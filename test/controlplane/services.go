@@ -26,7 +26,22 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 )
 
-const crdAPIServerName = "crd-apiserver"
+// WebhookConfig configures one process of a webhook server, see package webhook
+// in pkg.
+type WebhookConfig struct {
+	ComponentConfig
+	// Service is the Service in the certificate.
+	Service types.NamespacedName
+	// Account is the service account to run as.
+	Account types.NamespacedName
+}
+
+// NewWebhook adds a process of a webhook server. Its program is by default "webhook", as that
+// of an API server is "apiserver", see ComponentConfig. It is not started. The caller has to
+// create the objects that make kube-apiserver call it.
+func (cp *ControlPlane) NewWebhook(name string, config WebhookConfig) (*Component, error) {
+	return cp.newService(name, "webhook", config, func(*Component) ([]string, error) { return nil, nil })
+}
 
 // CRDServerConfig configures one process of the server of custom resources.
 type CRDServerConfig struct {
@@ -44,14 +59,25 @@ type CRDServerConfig struct {
 // NewCRDServer adds a process of the server of custom resources. It is not started. The
 // caller has to create the objects that lead kube-apiserver to it.
 func (cp *ControlPlane) NewCRDServer(name string, config CRDServerConfig) (*Component, error) {
-	server, err := cp.newComponent(name, crdAPIServerName, rankServer, config.ComponentConfig)
-	if err != nil {
-		return nil, err
-	}
 	if config.Etcd != "" && cp.Component(config.Etcd) == nil {
 		if _, err := cp.newEtcd(config.Etcd, ComponentConfig{}); err != nil {
 			return nil, err
 		}
+	}
+	return cp.newService(name, "crd-apiserver", WebhookConfig{config.ComponentConfig, config.Service, config.Account}, func(server *Component) ([]string, error) {
+		storage, err := []string{"--data-dir=" + filepath.Join(server.dir, "data")}, error(nil)
+		if config.Etcd != "" {
+			storage, err = cp.etcdFlags(cp.Component(config.Etcd).URL())
+		}
+		return append(storage, "--groups="+strings.Join(config.Groups, ",")), err
+	})
+}
+
+// newService adds a process of a program that runs as a service account, behind a Service.
+func (cp *ControlPlane) newService(name, program string, config WebhookConfig, flags func(*Component) ([]string, error)) (*Component, error) {
+	server, err := cp.newComponent(name, program, rankServer, config.ComponentConfig)
+	if err != nil {
+		return nil, err
 	}
 	probe, err := cp.httpClient(server.host, nil)
 	if err != nil {
@@ -68,20 +94,14 @@ func (cp *ControlPlane) NewCRDServer(name string, config CRDServerConfig) (*Comp
 		if err != nil {
 			return nil, err
 		}
-		storage := []string{"--data-dir=" + filepath.Join(server.dir, "data")}
-		if config.Etcd != "" {
-			if storage, err = cp.etcdFlags(cp.Component(config.Etcd).URL()); err != nil {
-				return nil, err
-			}
-		}
-		return slices.Concat(storage, []string{
-			"--groups=" + strings.Join(config.Groups, ","),
+		own, err := flags(server)
+		return slices.Concat(own, []string{
 			"--bind-address=" + server.host.Address(),
 			fmt.Sprintf("--secure-port=%d", server.port),
 			"--tls-cert-file=" + serving.cert,
 			"--tls-private-key-file=" + serving.key,
 			"--kubeconfig=" + kubeconfig,
-		}), nil
+		}), err
 	}
 	return server, nil
 }
