@@ -44,11 +44,14 @@ if [[ -s ${flakes} ]]; then
 	tee -a "${FLAKES:-/dev/null}" <"${flakes}"
 fi
 
-# names prints the tests in events of "go test -json"; that of a TestMain is empty.
-names() { sed -n 's/.*"Package":"\([^"]*\)"\(,"Test":"\([^"]*\)"\)\?.*/\1 \3/p' | sort --unique; }
+# names PATTERN prints the tests of those events of "go test -json" that match; that of a TestMain is empty.
+names() {
+	{ grep -E "$1" "${events}" || true; } |
+		sed -n 's/.*"Package":"\([^"]*\)"\(,"Test":"\([^"]*\)"\)\?.*/\1 \3/p' | sort --unique
+}
 
-skipped=$(grep -e '"Action":"skip".*"Test":' -e '"Output":"Skipped: ' "${events}" | names)
-excused=$(grep -E '"Output":"( +[a-z0-9_]+\.go:[0-9]+|Skipped): (hardware|long): ' "${events}" | names)
+skipped=$(names '"Action":"skip".*"Test":|"Output":"Skipped: ')
+excused=$(names '"Output":"( +[a-z0-9_]+\.go:[0-9]+|Skipped): (hardware|long): ')
 needless=$(comm -23 <(echo "${skipped}") <(echo "${excused}"))
 if [[ -n ${needless} ]]; then
 	echo "Skipped:" "${needless}"

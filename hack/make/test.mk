@@ -25,7 +25,7 @@ E2E_PACKAGES = ./test/kit $$(go list ./test/... | grep --invert-match --extended
 # -short leaves out what the tests call long.
 TEST_LENGTH ?=
 TEST_UNIT = CGO_ENABLED=1 hack/test.sh -race -vet=off $(TEST_LENGTH)
-TEST_E2E = RERUN=true hack/test.sh -vet=off $(TEST_LENGTH) -count=1 -p=3
+TEST_E2E = env RERUN=true hack/test.sh -vet=off $(TEST_LENGTH) -count=1 -p=3
 
 .PHONY: test-unit
 test-unit: ## Runs the tests that need nothing but Go and gcc, with the race detector
