@@ -28,7 +28,6 @@ package() {
 	nsenter | unshare) echo util-linux ;;
 	ip) echo iproute2 ;;
 	nft) echo nftables ;;
-	node) echo nodejs ;;
 	busybox) echo busybox-static ;;
 	/usr/lib/cni/*) echo containernetworking-plugins ;;
 	*) echo "$1" ;;
