@@ -18,14 +18,11 @@ package conformance
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
-	"testing/iotest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,7 +41,8 @@ func canceledChecks() []Check {
 				object, err := p.New("half").MarshalJSON()
 				p.Require(Answer{}, err == nil, "the example can't be encoded: %v", err)
 				// Only the last byte is missing, so that a server could take the object for complete.
-				request := newRequest(http.MethodPost, p.Collection(), stopping{string(object)})
+				request := newRequest(http.MethodPost, p.Collection(), object)
+				request.cut = true
 				p.ledger.note(p.ID, Request{Method: http.MethodPut, Path: p.Collection(p.Name("half"))})
 				if response, err := p.run.open(p.ctx, request); err == nil {
 					response.Body.Close()
@@ -117,13 +115,6 @@ func canceledChecks() []Check {
 				}
 			}),
 	}
-}
-
-// stopping is a body that breaks off before its end.
-type stopping struct{ text string }
-
-func (s stopping) reader() io.Reader {
-	return io.MultiReader(strings.NewReader(s.text), iotest.ErrReader(errors.New("the client has gone away")))
 }
 
 // cancel sends requests and cancels them, after a longer time in each of 20 rounds.

@@ -112,26 +112,23 @@ func full(id, source, needs, rule string, run func(*Probe)) Check {
 
 // unmet returns why a resource does not meet a condition that checks need, or "". For a verb, known is false.
 func (r *Resource) unmet(need string) (reason string, known bool) {
-	met := true
-	switch need {
-	case "group":
-		met, reason = r.Group != "", "the core group is not below /apis"
-	case "namespaces":
-		met, reason = r.Namespaced, "the resource has no namespaces"
-	case "versions":
-		met, reason = len(r.Versions) > 1, "discovery has one version of the resource only"
-	case "kind":
-		met, reason = r.Kind != "", "discovery has subresources of it only"
-	case "admission":
-		met = !slices.Contains([]string{"authentication.k8s.io", "authorization.k8s.io", admissionregistration}, r.Group)
-		reason = "kube-apiserver asks no policy and no webhook about its own reviews, webhooks and policies"
-	default:
-		return "", false
+	condition, known := map[string]struct {
+		met    bool
+		reason string
+	}{
+		"group":      {r.Group != "", "the core group is not below /apis"},
+		"namespaces": {r.Namespaced, "the resource has no namespaces"},
+		"versions":   {len(r.Versions) > 1, "discovery has one version of the resource only"},
+		"kind":       {r.Kind != "", "discovery has subresources of it only"},
+		"admission": {
+			!slices.Contains([]string{"authentication.k8s.io", "authorization.k8s.io", admissionregistration}, r.Group),
+			"kube-apiserver asks no policy and no webhook about its own reviews, webhooks and policies",
+		},
+	}[need]
+	if condition.met {
+		return "", known
 	}
-	if met {
-		reason = ""
-	}
-	return reason, true
+	return condition.reason, known
 }
 
 // notOffered says why a run leaves the check out for a resource, or returns "".

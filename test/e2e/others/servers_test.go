@@ -36,6 +36,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/conformance"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/doctor"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
@@ -211,7 +212,9 @@ func TestServers(t *testing.T) {
 			var err error
 			options.Examples, err = conformance.ReadExamples(examples)
 			require.NoError(t, err)
-			report, err := conformance.Run(t.Context(), server.start(t).RESTConfig(), options)
+			cp := server.start(t)
+			requireHealthy(t, cp)
+			report, err := conformance.Run(t.Context(), cp.RESTConfig(), options)
 			require.NoError(t, err)
 			found := []string{}
 			for _, result := range report.Having(conformance.Failed) {
@@ -221,6 +224,20 @@ func TestServers(t *testing.T) {
 			require.Equal(t, server.expected(t, found), found)
 		})
 	}
+}
+
+// requireHealthy requires that the doctor finds nothing, once kube-apiserver knows the server.
+func requireHealthy(t *testing.T, cp *controlplane.ControlPlane) {
+	t.Helper()
+	controlplane.Eventually(t, func() error {
+		results, err := doctor.ExamineAPIServices(t.Context(), cp.RESTConfig())
+		for _, result := range results {
+			if result.Status == doctor.Failure || result.Status == doctor.Warning {
+				err = errors.Join(err, fmt.Errorf("%s: %s", result.Check, result.Cause))
+			}
+		}
+		return err
+	})
 }
 
 // expected are the findings in testdata, without those that only some runs have and this one does not.
