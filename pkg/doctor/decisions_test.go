@@ -18,6 +18,7 @@ package doctor
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -254,9 +255,9 @@ func TestCheckProxy(t *testing.T) {
 			env:  []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://192.0.2.9:3128"}, {Name: "NO_PROXY", Value: "10.96.0.0/16,.svc"}, {Name: "no_proxy", Value: "*"}},
 			want: warning(through+"the webhooks of the Service default/outside (hooks.example.com:443) go through the proxy of HTTPS_PROXY", "add hooks.example.com to NO_PROXY"),
 		},
-		"all of them":                      {env: []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://192.0.2.9:3128"}, {Name: "NO_PROXY", Value: "10.96.0.0/16,hooks.example.com"}}, want: ok("no proxy is between the server and the cluster")},
-		"a variable from elsewhere":        {env: []corev1.EnvVar{{Name: "HTTPS_PROXY", ValueFrom: &corev1.EnvVarSource{}}}, want: Finding{Status: Skipped, Cause: "the environment of the pod server-0 is not all in its manifest", Fix: "run this in it"}},
-		"all variables from elsewhere":     {from: []corev1.EnvFromSource{{}}, want: Finding{Status: Skipped, Cause: "the environment of the pod server-0 is not all in its manifest", Fix: "run this in it"}},
+		"all of them":                  {env: []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://192.0.2.9:3128"}, {Name: "NO_PROXY", Value: "10.96.0.0/16,hooks.example.com"}}, want: ok("no proxy is between the server and the cluster")},
+		"a variable from elsewhere":    {env: []corev1.EnvVar{{Name: "HTTPS_PROXY", ValueFrom: &corev1.EnvVarSource{}}}, want: Finding{Status: Skipped, Cause: "the environment of the pod server-0 is not all in its manifest", Fix: "run this in it"}},
+		"all variables from elsewhere": {from: []corev1.EnvFromSource{{}}, want: Finding{Status: Skipped, Cause: "the environment of the pod server-0 is not all in its manifest", Fix: "run this in it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -280,7 +281,7 @@ func TestCheckProxy(t *testing.T) {
 	}
 }
 
-func TestConnect(t *testing.T) {
+func TestCheckCertificate(t *testing.T) {
 	t.Parallel()
 	const host = "server.kitchen.svc"
 	serve := func(certificate *tls.Certificate) string {
@@ -296,26 +297,35 @@ func TestConnect(t *testing.T) {
 		return server.Listener.Addr().String()
 	}
 	trusted, other := selfSigned(t, host), selfSigned(t, "localhost")
+	leaf, err := x509.ParseCertificate(trusted.Certificate[0])
+	require.NoError(t, err)
 	bundle := func(certificate tls.Certificate) []byte {
 		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
 	}
 	for name, test := range map[string]struct {
 		address string
 		bundle  []byte
-		want    string
+		want    Finding
 	}{
-		"a server that is trusted": {serve(&trusted), bundle(trusted), ""},
-		"another authority":        {serve(&trusted), bundle(other), `the certificate "" that ADDRESS serves can't be trusted (x509: certificate signed by unknown authority): put the certificate authority that issued it into the bundle`},
-		"another host":             {serve(&other), bundle(other), `the certificate "" that ADDRESS serves can't be trusted (x509: certificate is valid for localhost, not server.kitchen.svc): issue one for server.kitchen.svc`},
-		"no TLS":                   {serve(nil), bundle(trusted), "ADDRESS does not speak TLS (tls: first record does not look like a TLS handshake): see what listens there"},
-		"nobody":                   {"127.0.0.1:1", bundle(trusted), "nobody listens at ADDRESS: see whether the server runs, and the log of one that does not"},
-		"no authority":             {"127.0.0.1:1", []byte("none"), "there is no certificate in the bundle: put the server's certificate authority into it, in PEM format"},
+		"that expires soon":     {serve(&trusted), bundle(trusted), warning(`the certificate "" that ADDRESS serves, or one above it, expires on `+date(leaf.NotAfter), "renew it")},
+		"of another authority":  {serve(&trusted), bundle(other), failure(`the certificate "" that ADDRESS serves can't be trusted (x509: certificate signed by unknown authority)`, "put the certificate authority that issued it into caBundle of v1.example.com")},
+		"for another host":      {serve(&other), bundle(other), failure(`the certificate "" that ADDRESS serves can't be trusted (x509: certificate is valid for localhost, not server.kitchen.svc)`, "issue one for server.kitchen.svc")},
+		"without TLS":           {serve(nil), bundle(trusted), failure("ADDRESS does not speak TLS (tls: first record does not look like a TLS handshake)", "see what listens there")},
+		"of nobody":             {"127.0.0.1:1", bundle(trusted), failure("nobody listens at ADDRESS", "see whether the server runs, and the log of one that does not")},
+		"of no authority":       {"127.0.0.1:1", []byte("none"), failure("there is no certificate in caBundle of v1.example.com", "put the server's certificate authority into it, in PEM format")},
+		"that is not looked at": {"127.0.0.1:1", nil, warning("v1.example.com trusts any server, since insecureSkipTLSVerify is set", "set caBundle instead")},
+		"that can't be reached": {"255.255.255.255:6443", bundle(trusted), Finding{Status: Skipped, Cause: "ADDRESS can't be reached from here", Fix: "run this in a pod of the cluster, or name by --server-address where a forwarded port leads to it"}},
 	} {
-		_, err := connect(t.Context(), nil, test.address, host, test.bundle, "the bundle")
-		if test.want == "" {
-			require.NoError(t, err, name)
-			continue
+		apiService := newAPIService("v1", 1000, 10)
+		apiService.Spec.CABundle, apiService.Spec.InsecureSkipTLSVerify = test.bundle, test.bundle == nil
+		e := &examination{Config: Config{Address: test.address}, registration: registration{apiServices: []*apiregistrationv1.APIService{apiService}}}
+		got, err := e.checkCertificate(t.Context())
+		require.NoError(t, err, name)
+		require.Len(t, got, 1, name)
+		if got[0].Status == Skipped { // The reason is the operating system's.
+			got[0].Cause, _, _ = strings.Cut(got[0].Cause, " (")
 		}
-		require.EqualError(t, err, strings.ReplaceAll(test.want, "ADDRESS", test.address), name)
+		test.want.Cause = strings.ReplaceAll(test.want.Cause, "ADDRESS", test.address)
+		require.Equal(t, test.want, got[0], name)
 	}
 }

@@ -24,10 +24,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
@@ -55,57 +53,6 @@ func testDoctorOnPermissions(t *testing.T) {
 	})
 	requireSymptom(t, `failure permissions: system:serviceaccount:restaurant-system:apiserver may not create tokenreviews\.authentication\.k8s\.io, create subjectaccessreviews\.authorization\.k8s\.io: `+
 		`bind the ClusterRole system:auth-delegator to its user with a ClusterRoleBinding`)
-}
-
-// An address that can't be reached from here is no fault. A port that is forwarded leads to the server all the same.
-func testDoctorOnAddresses(t *testing.T) {
-	framework.Long(t, "the Service is changed and repaired")
-	framework.RegisterAtEnd(t, cp)
-	port := fmt.Sprint(cp.APIServer.Port())
-	apply(t, `
-apiVersion: v1
-kind: Service
-metadata: {namespace: restaurant-system, name: apiserver}
-spec: {type: ClusterIP, clusterIP: None, externalName: null, selector: null, ports: [{name: https, port: `+port+`}]}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {namespace: restaurant-system, name: doctor, labels: {kubernetes.io/service-name: apiserver}}
-addressType: IPv4
-ports: [{name: https, port: 6443}]
-endpoints: [{addresses: [255.255.255.255], conditions: {ready: true}}, {addresses: [240.0.0.1], conditions: {ready: false}}]
-`)
-	_, findings := doctor(t, cp)
-	for _, finding := range findings {
-		switch finding.Check {
-		case "service":
-			require.Equal(t, "ok service: the Service restaurant-system/apiserver leads to 255.255.255.255:6443: ", finding.String())
-		case "certificate":
-			require.Regexp(t, `^skipped certificate: 255\.255\.255\.255:6443 can't be reached from here \(.*\): run this in a pod of the cluster, or name by --server-address where a forwarded port leads to it$`, finding.String())
-		}
-	}
-	_, findings = doctor(t, cp, "--server-address=127.0.0.1:"+port)
-	require.Equal(t, "ok", statuses(findings)["certificate"], "%v", findings)
-}
-
-func testDoctorOnCertificate(t *testing.T) {
-	framework.Long(t, "certificates are broken and repaired")
-	stranger, err := controlplane.NewCA("stranger")
-	require.NoError(t, err)
-	now := time.Now()
-	t.Run("that is about to expire", func(t *testing.T) {
-		port := listen(t, cp.PKI.ServingCA, controlplane.Certificate{User: "server", Hosts: []string{serverHost}, NotBefore: now.Add(-48 * time.Hour), NotAfter: now.Add(time.Hour)})
-		requireSymptom(t, `warning certificate: the certificate "CN=server" that 127\.0\.0\.1:\d+ serves, or one above it, expires on `+regexp.QuoteMeta(now.Add(time.Hour).UTC().Format("2006-01-02T15:04"))+`:\d\dZ: renew it`,
-			"--server-address=127.0.0.1:"+port)
-	})
-	t.Run("that is not looked at", func(t *testing.T) {
-		changeAPIServices(t, func(spec *apiregistrationv1.APIServiceSpec) { spec.CABundle, spec.InsecureSkipTLSVerify = nil, true })
-		requireSymptom(t, `warning certificate: v1\.\S+, v1beta1\.\S+, v1alpha1\.\S+ trusts any server, since insecureSkipTLSVerify is set: set caBundle instead`)
-	})
-	t.Run("that the APIServices do not trust", func(t *testing.T) {
-		changeAPIServices(t, func(spec *apiregistrationv1.APIServiceSpec) { spec.CABundle = stranger.CertPEM() })
-		requireSymptom(t, `failure certificate: the certificate "CN=apiserver" that 127\.0\.0\.1:\d+ serves can't be trusted \(x509: certificate signed by unknown authority.*\): put the certificate authority that issued it into caBundle of v1\.\S+, v1beta1\.\S+, v1alpha1\.\S+`)
-	})
 }
 
 func testDoctorOnWebhooks(t *testing.T) {

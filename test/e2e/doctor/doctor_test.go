@@ -43,7 +43,6 @@ import (
 
 const (
 	serverNamespace = "restaurant-system"
-	serverHost      = "apiserver." + serverNamespace + ".svc"
 	groupName       = "restaurant.programming-kubernetes.info"
 )
 
@@ -111,37 +110,9 @@ func apply(t *testing.T, manifests string) {
 
 func apiServices() interface {
 	Get(context.Context, string, metav1.GetOptions) (*apiregistrationv1.APIService, error)
-	Update(context.Context, *apiregistrationv1.APIService, metav1.UpdateOptions) (*apiregistrationv1.APIService, error)
 	Delete(context.Context, string, metav1.DeleteOptions) error
 } {
 	return aggregator.NewForConfigOrDie(cp.RESTConfig()).ApiregistrationV1().APIServices()
-}
-
-// changeAPIServices changes all versions until the test ends.
-func changeAPIServices(t *testing.T, change func(*apiregistrationv1.APIServiceSpec)) {
-	t.Helper()
-	framework.RegisterAtEnd(t, cp)
-	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
-		update := func(ctx context.Context, change func(*apiregistrationv1.APIServiceSpec)) {
-			controlplane.Eventually(t, func() error {
-				apiService, err := apiServices().Get(ctx, version+"."+groupName, metav1.GetOptions{})
-				if err != nil {
-					return err
-				}
-				change(&apiService.Spec)
-				_, err = apiServices().Update(ctx, apiService, metav1.UpdateOptions{})
-				return err
-			})
-		}
-		var before apiregistrationv1.APIServiceSpec
-		update(t.Context(), func(spec *apiregistrationv1.APIServiceSpec) {
-			before = *spec.DeepCopy()
-			change(spec)
-		})
-		t.Cleanup(func() {
-			update(context.Background(), func(spec *apiregistrationv1.APIServiceSpec) { *spec = before })
-		})
-	}
 }
 
 // listen serves TLS with a certificate, until the test ends.
@@ -239,8 +210,6 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: doctor}]
 	t.Run("kube-apiserver", testDoctorOnKubeAPIServer)
 	t.Run("apiservices", testDoctorOnAPIServices)
 	t.Run("permissions", testDoctorOnPermissions)
-	t.Run("addresses", testDoctorOnAddresses)
-	t.Run("certificate", testDoctorOnCertificate)
 	t.Run("webhooks", testDoctorOnWebhooks)
 	t.Run("etcd", testDoctorOnEtcd)
 }
