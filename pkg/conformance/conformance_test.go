@@ -19,7 +19,11 @@ package conformance
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/rest"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
@@ -419,5 +424,85 @@ func TestActsOnCluster(t *testing.T) {
 			resource := &Resource{GroupVersionResource: schema.GroupVersionResource{Group: test.group}, Namespaced: test.namespaced, Discovered: metav1.APIResource{Verbs: test.verbs}}
 			require.Equal(t, test.want, resource.actsOnCluster())
 		})
+	}
+}
+
+// TestWithstand shows which answers to malformed requests are findings.
+func TestWithstand(t *testing.T) {
+	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":"BadRequest","code":%d}`
+	for name, test := range map[string]struct {
+		code          int
+		media, answer string
+		refused       bool
+		want          string
+	}{
+		"refused":               {400, asJSON, fmt.Sprintf(status, 400), true, ""},
+		"accepted":              {200, asJSON, `{}`, false, ""},
+		"accepted, but no good": {200, asJSON, `{}`, true, "a refusal is expected"},
+		"failed":                {500, asJSON, fmt.Sprintf(status, 500), false, "a refusal is expected, and no failure of the server"},
+		"redirected":            {301, asJSON, ``, false, "no redirect is expected"},
+		"text":                  {400, "text/plain", "no", false, "application/json is expected"},
+		"another code":          {400, asJSON, fmt.Sprintf(status, 404), false, "a Status of version v1 with that code is expected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := ""
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				sent = fmt.Sprintf("%s %s %s %s", r.Method, r.URL, r.Header.Get("Content-Type"), body)
+				w.Header().Set("Content-Type", test.media)
+				w.WriteHeader(test.code)
+				_, _ = io.WriteString(w, test.answer)
+			}))
+			defer server.Close()
+			r, err := newRun(&rest.Config{Host: server.URL}, Options{})
+			require.NoError(t, err)
+			p := r.probe(t.Context(), &Resource{}, "")
+			p.result = &Result{}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				p.withstandOne(place{method: http.MethodPut, path: "/{name}/{text}", kind: asYAML, body: "a: {text}"}, strings.NewReplacer("{name}", "loaf"), "{name}s", test.refused)
+			}()
+			<-ended
+			got := ""
+			if p.result.Finding != nil {
+				got = p.result.Finding.Problem
+			}
+			require.Equal(t, test.want, got)
+			require.Equal(t, "PUT /loaf/loafs application/yaml a: loafs", sent)
+		})
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for name, test := range map[string]struct {
+		code   int
+		header string
+		want   time.Duration
+		again  bool
+	}{
+		"told to":        {http.StatusTooManyRequests, "2", 2 * time.Second, true},
+		"not told when":  {http.StatusTooManyRequests, "", 0, false},
+		"another reason": {http.StatusServiceUnavailable, "1", time.Second, false},
+	} {
+		wait, again := retryAfter(&http.Response{StatusCode: test.code, Header: http.Header{"Retry-After": {test.header}}})
+		require.Equal(t, test.want, wait, name)
+		require.Equal(t, test.again, again, name)
+	}
+}
+
+// TestNulled shows what stands for null: only what the server has added.
+func TestNulled(t *testing.T) {
+	for name, test := range map[string]struct{ sent, came, want string }{
+		"default":         {`{"a":1}`, `{"a":1,"b":2}`, `{"a":1,"b":null}`},
+		"below":           {`{"a":{"b":1}}`, `{"a":{"b":1,"c":2}}`, `{"a":{"b":1,"c":null}}`},
+		"in a list":       {`{"a":[{"b":1}]}`, `{"a":[{"b":1,"c":2}]}`, `{"a":[{"b":1,"c":null}]}`},
+		"nothing":         {`{"a":1}`, `{"a":1}`, `{"a":1}`},
+		"a changed value": {`{"a":1}`, `{"a":2}`, `{"a":1}`},
+	} {
+		var sent, came any
+		require.NoError(t, json.Unmarshal([]byte(test.sent), &sent))
+		require.NoError(t, json.Unmarshal([]byte(test.came), &came))
+		require.JSONEq(t, test.want, inJSON(nulled(sent, came)), name)
 	}
 }
