@@ -92,7 +92,13 @@ func TestPlugin(t *testing.T) {
 	t.Cleanup(func() {
 		_, _ = shell(t, "kubectl delete --wait=false apiservice/"+name+" namespace/"+server.name)
 	})
-	controlplane.Eventually(t, func() error { _, err := examine(name); return err })
+	controlplane.Eventually(t, func() error {
+		found, err := examine(name)
+		if len(found) > 0 {
+			err = fmt.Errorf("found %v", found)
+		}
+		return err
+	})
 	for title, test := range map[string]struct {
 		args      []string
 		out, fail string
