@@ -70,8 +70,12 @@ func hostileChecks() []Check {
 			{[]place{creating, replacing, removing, merging, jsonPatching, applying}, []string{"{deep}", `{"a":{deep}}`, `[{"op":"add","path":"/a","value":{deep}}]`}, false},
 			{[]place{posting(asYAML)}, []string{"a: {deep}", "{dashes}"}, false},
 		}},
-		{"wide", conventions + "#http-status-codes", "A body that is large is refused.", []volley{{[]place{creating, replacing, removing, merging, jsonPatching, applying, posting(asYAML)}, []string{`{"a":"{huge}"}`}, true}}},
-		{"yaml", "https://github.com/kubernetes/kubernetes/issues/83253", "YAML that is no object, or stands for much more than it is, is refused.", []volley{{[]place{posting(asYAML), applying}, []string{"a: b: c", "a:\n\t- b", "a: *b", "a: &a [*a]", "a: \x00", "{laughs}", "--- a\n--- b", "? [a]\n: b\n", "%YAML 9.9\n---\na: b"}, true}}},
+		{"wide", conventions + "#http-status-codes", "A body that is large is refused.", []volley{
+			{[]place{creating, replacing, removing, merging, jsonPatching, applying, posting(asYAML)}, []string{`{"a":"{huge}"}`}, true},
+		}},
+		{"yaml", "https://github.com/kubernetes/kubernetes/issues/83253", "YAML that is no object, or stands for much more than it is, is refused.", []volley{{[]place{posting(asYAML), applying}, []string{
+			"a: b: c", "a:\n\t- b", "a: *b", "a: &a [*a]", "a: \x00", "{laughs}", "--- a\n--- b", "? [a]\n: b\n", "%YAML 9.9\n---\na: b",
+		}, true}}},
 		{"protobuf", concepts + "#protobuf-encoding", "Protobuf that can't be decoded is no failure of the server.", []volley{{[]place{posting(asProtobuf)}, []string{
 			"{}", "k8t\x00\x0a\x04", "k8s\x00", "k8s\x00\xff", "k8s\x00\x0a\xff\xff\xff\xff\x0f", "k8s\x00\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "k8s\x00\x0a\x10ab", "k8s\x00\x12\xff\xff\xff\x7f",
 		}, false}}},
