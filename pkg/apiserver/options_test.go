@@ -56,9 +56,6 @@ func TestValidate(t *testing.T) {
 		want []string
 	}{
 		"defaults": {nil, nil},
-		"snapshots of an external etcd": {[]string{"--etcd-servers=https://etcd:2379", "--snapshot-schedule=@every 6h"}, []string{
-			"--snapshot-schedule is for the embedded etcd: save snapshots of an external one where it runs, or with \"snapshot save --etcd-servers\"",
-		}},
 		"an external etcd": {[]string{"--etcd-servers=https://etcd:2379", "--etcd-cafile=ca.crt", "--data-dir="}, nil},
 		"no etcd":          {[]string{"--data-dir="}, []string{"--data-dir must name a directory for the embedded etcd…"}},
 		"no requests": {

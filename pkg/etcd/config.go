@@ -65,8 +65,6 @@ type Config struct {
 	// QuotaBytes is the size of the database above which etcd raises an alarm
 	// and refuses writes.
 	QuotaBytes int64
-	// Snapshots are those that a server saves automatically.
-	Snapshots SnapshotSchedule
 
 	// free replaces freeBytes in tests.
 	free func(dir string) (int64, error)
@@ -91,7 +89,7 @@ func (c Config) Validate() []error {
 	if c.QuotaBytes <= 0 {
 		errs = append(errs, fmt.Errorf("--etcd-quota-backend-bytes must be above 0, not %d", c.QuotaBytes))
 	}
-	return append(errs, c.Snapshots.Validate()...)
+	return errs
 }
 
 func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }

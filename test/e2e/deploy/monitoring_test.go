@@ -102,10 +102,9 @@ kube_cronjob_status_last_schedule_time{namespace="restaurant-system",cronjob="ba
 kube_cronjob_status_last_successful_time{namespace="restaurant-system",cronjob="backup"} 1.7e+09
 `
 
-// embeddedMetrics are those of a server with an embedded etcd and --snapshot-schedule.
+// embeddedMetrics are those of a server with an embedded etcd.
 const embeddedMetrics = `
 apiserver_embedded_etcd_quota_bytes{server="apiserver"} 2.1e+09
-apiserver_embedded_etcd_snapshot_timestamp_seconds{server="apiserver"} 1.7e+09
 `
 
 // scrape returns the metrics of a replica, read as the ServiceMonitor tells Prometheus to.
