@@ -55,7 +55,7 @@ func TestValidate(t *testing.T) {
 		// want are the errors. One that ends in "…" goes on.
 		want []string
 	}{
-		"defaults": {nil, nil},
+		"defaults":         {nil, nil},
 		"an external etcd": {[]string{"--etcd-servers=https://etcd:2379", "--etcd-cafile=ca.crt", "--data-dir="}, nil},
 		"no etcd":          {[]string{"--data-dir="}, []string{"--data-dir must name a directory for the embedded etcd…"}},
 		"no requests": {

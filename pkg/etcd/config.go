@@ -51,8 +51,14 @@ const (
 
 // Names in etcd's own directory.
 const (
-	walDir       = "member/wal"
-	databaseFile = "member/snap/db"
+	walDir       = dataDir + "/member/wal"
+	databaseFile = dataDir + "/member/snap/db"
+)
+
+// Etcd wants its only member to have a name and a URL; nothing listens there.
+const (
+	memberName = "embedded"
+	memberURL  = "http://localhost:2380"
 )
 
 // DefaultQuotaBytes is etcd's own default, stated since it is a promise to the operator.

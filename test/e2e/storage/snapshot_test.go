@@ -329,7 +329,7 @@ func TestSnapshotRefusals(t *testing.T) {
 		"status of a changed file":         {[]string{"status", changed}, "the snapshot " + changed + " can't be used: " + damaged},
 		"status of a file that is cut off": {[]string{"status", cut}, "the snapshot " + cut + " can't be used: " + noHash},
 		"status of a file without a hash":  {[]string{"status", bare}, "the snapshot " + bare + " can't be used: " + noHash},
-		"status of no file":                {[]string{"status", missing}, "opening the snapshot: open " + missing + ": no such file or directory"},
+		"status of no file":                {[]string{"status", missing}, "the snapshot " + missing + " can't be used: it can't be opened: open " + missing + ": no such file or directory"},
 		"restoring a changed file":         {[]string{"restore", changed, "--data-dir=" + empty}, "the snapshot can't be used: " + damaged},
 		"restoring a file that is cut off": {[]string{"restore", cut, "--data-dir=" + empty}, "the snapshot can't be used: " + noHash},
 		"restoring a file without a hash":  {[]string{"restore", bare, "--data-dir=" + empty}, "the snapshot can't be used: " + noHash},

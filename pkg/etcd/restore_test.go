@@ -93,7 +93,7 @@ func TestRestoreOnce(t *testing.T) {
 // TestRestoreOnceRefuses leaves everything as it is.
 func TestRestoreOnceRefuses(t *testing.T) {
 	path, _ := saved(t)
-	snapshot, err := ReadFile(path, noProgress)
+	snapshot, err := ReadFile(path, noProgress, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
