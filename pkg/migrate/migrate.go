@@ -94,8 +94,6 @@ type Migration struct {
 	kube       kubernetes.Interface
 	aggregator aggregator.Interface
 	metadata   metadata.Interface
-	// metrics returns kube-apiserver's metrics.
-	metrics func(context.Context) ([]byte, error)
 	// dryRun is set while updates of definitions and APIServices are only tried.
 	dryRun []string
 	// claimed is the session of this process, if it has one.
@@ -123,9 +121,6 @@ func New(config Config) (*Migration, error) {
 	}
 	if m.metadata, err = metadata.NewForConfig(clients); err != nil {
 		return nil, err
-	}
-	m.metrics = func(ctx context.Context) ([]byte, error) {
-		return m.kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	}
 	m.aggregator, err = aggregator.NewForConfig(clients)
 	return m, err

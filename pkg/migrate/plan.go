@@ -26,11 +26,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/v3"
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
@@ -39,12 +37,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/storage/value"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // Status is how serious a Finding is.
@@ -86,13 +84,13 @@ func Failures(findings []Finding, what string) error {
 }
 
 // Plan returns what keeps the objects from moving, and what to know before. It changes nothing. It
-// reads all of the objects, and the metadata of everything else in the cluster.
+// reads all of the objects.
 func (m *Migration) Plan(ctx context.Context) ([]Finding, error) {
 	p, found, err := m.examine(ctx)
 	if err != nil {
 		return nil, err
 	}
-	err = p.run(ctx, found, []planCheck{{"dependents", p.checkDependents}, {"admission", p.checkAdmission}, {"watches", p.checkWatches}, {"hidden", p.checkHidden}})
+	err = p.run(ctx, found, []planCheck{{"admission", p.checkAdmission}, {"hidden", p.checkHidden}})
 	return p.findings, err
 }
 
@@ -205,23 +203,11 @@ func (p *plan) checkDefinitions(_ context.Context, found []definition) error {
 				p.fail(StorageVersionNotServed, "set served in it: objects are read in this version", "%s is stored in the version %s, which is not served", d.Name, version.Name)
 			}
 		}
-		p.noteVersions(d, store)
+		if d.converts() {
+			p.notice(ConversionWebhook, "let it run until the objects have moved", "a webhook converts %s: reading all objects calls it for each one that is stored in another version than %s", d.Name, d.stored().Version)
+		}
 	}
 	return nil
-}
-
-// noteVersions reports differing storage versions, older stored versions, and conversion webhooks.
-func (p *plan) noteVersions(d definition, store *keys.Objects) {
-	storage := d.stored().Version
-	if store.StorageVersion != "" && store.StorageVersion != storage {
-		p.notice(StorageVersionDiffers, "", "%s is stored in the version %s, and would be stored in %s by the server", d.Name, storage, store.StorageVersion)
-	}
-	if older := slices.DeleteFunc(slices.Clone(d.Status.StoredVersions), func(version string) bool { return version == storage }); len(older) > 0 {
-		p.notice(OlderVersionsStored, "", "objects of %s may be stored in %s, too: they move as kube-apiserver converts them to %s", d.Name, strings.Join(older, ", "), storage)
-	}
-	if d.converts() {
-		p.notice(ConversionWebhook, "let it run until the objects have moved", "a webhook converts %s: reading all objects calls it for each one that is stored in another version than %s", d.Name, storage)
-	}
 }
 
 // checkAPIServices requires that kube-apiserver manages the APIServices.
@@ -290,6 +276,48 @@ func (p *plan) checkHidden(ctx context.Context, found []definition) error {
 	return nil
 }
 
+// checkAdmission names the webhooks and policies that apply to writes now, and at the server.
+func (p *plan) checkAdmission(ctx context.Context, found []definition) error {
+	resources := sets.New[string]()
+	for _, d := range found {
+		resources.Insert(d.Spec.Names.Plural)
+	}
+	webhooks, err := admission.ListWebhooks(ctx, p.kube)
+	if err != nil {
+		return fmt.Errorf("reading the webhooks: %w", err)
+	}
+	var names []string
+	for _, webhook := range webhooks {
+		if admission.Concern(webhook.Rules, p.config.Group, resources.Has) {
+			names = append(names, webhook.Name)
+		}
+	}
+	if len(names) > 0 {
+		p.notice(Webhooks, "let the server reach them, also through network policies: it asks them as kube-apiserver does", "webhooks are asked about writes: %s", strings.Join(names, ", "))
+	}
+	policies, err := admission.ListPolicies(ctx, p.kube)
+	if err != nil {
+		return fmt.Errorf("reading the policies: %w", err)
+	}
+	names = nil
+	fix := ""
+	for _, policy := range policies {
+		if !admission.Concern(policy.Rules, p.config.Group, resources.Has) {
+			continue
+		}
+		name := policy.Name
+		if policy.Parameters != nil {
+			name += " (with parameters)"
+			fix = "bind a ClusterRole that allows get, list and watch of the parameters to the server's ServiceAccount: the server reads them itself"
+		}
+		names = append(names, name)
+	}
+	if len(names) > 0 {
+		p.notice(Policies, fix, "policies apply to writes, now and at the server: %s", strings.Join(names, ", "))
+	}
+	return nil
+}
+
 // checkControllers looks for controllers of the server, which must not change the objects before
 // they have moved.
 func (p *plan) checkControllers(ctx context.Context, _ []definition) error {
@@ -321,23 +349,14 @@ func (p *plan) checkObjects(ctx context.Context, found []definition) error {
 }
 
 func (p *plan) checkObjectsOf(ctx context.Context, d definition, move move) error {
-	seen := objectsSeen{finalizers: map[string]int{}, owners: map[string]int{}}
-	var keys []string
-	_, err := p.list(ctx, move.from, func(object *unstructured.Unstructured) error {
-		keys = append(keys, keyOf(object))
-		return p.look(ctx, move, object, &seen)
-	})
+	seen := objectsSeen{finalizers: map[string]int{}}
+	_, err := p.list(ctx, move.from, func(object *unstructured.Unstructured) error { return p.look(ctx, move, object, &seen) })
 	if d.converts() && apierrors.IsInternalError(err) {
-		p.fail(NotConverted, fixConversion, "%s", err)
+		p.fail(NotConverted, "correct these objects in the version that they are stored in, or the webhook", "%s", err)
 		return nil
 	}
 	if err != nil {
 		return err
-	}
-	if d.converts() && move.Convert == nil {
-		if err := p.checkConversions(ctx, d, keys); err != nil {
-			return err
-		}
 	}
 	if seen.refused.total > 0 {
 		p.fail(ObjectsRefused, "change these objects, or use a server that knows their fields", "%d of %d %s can't be stored by the server without loss: %s", seen.refused.total, seen.count, move.GroupResource, seen.refused)
@@ -360,46 +379,6 @@ func (p *plan) checkObjectsOf(ctx context.Context, d definition, move move) erro
 	}
 	if len(seen.finalizers) > 0 {
 		p.notice(Finalizers, "let the controllers that remove them run on", "%s have finalizers: %s", move.GroupResource, counts(seen.finalizers))
-	}
-	if len(seen.owners) > 0 {
-		p.notice(Owners, "", "%s are owned by objects, and deleted with these as before: %s", move.GroupResource, counts(seen.owners))
-	}
-	return nil
-}
-
-const fixConversion = "correct these objects in the version that they are stored in, or the webhook"
-
-// checkConversions reads each object in each version, so that the webhook converts it now. A list
-// may have objects that it converted before.
-func (p *plan) checkConversions(ctx context.Context, d definition, keys []string) error {
-	for _, version := range d.served() {
-		client := p.dynamic.Resource(d.stored().GroupResource().WithVersion(version))
-		group, ctx := errgroup.WithContext(ctx)
-		group.SetLimit(writers)
-		var mu sync.Mutex
-		var unconverted named
-		for _, key := range keys {
-			group.Go(func() error {
-				object, name := objectAt(client, key)
-				_, err := object.Get(ctx, name, metav1.GetOptions{})
-				if apierrors.IsInternalError(err) {
-					mu.Lock()
-					defer mu.Unlock()
-					unconverted.add(key, err)
-					return nil
-				}
-				if apierrors.IsNotFound(err) {
-					return nil
-				}
-				return err
-			})
-		}
-		if err := group.Wait(); err != nil {
-			return fmt.Errorf("reading the %s in the version %s: %w", d.Name, version, err)
-		}
-		if unconverted.total > 0 {
-			p.notice(NotConverted, fixConversion, "the webhook does not convert %d of %d %s to %s, which clients get errors for, here and at the server: %s", unconverted.total, len(keys), d.Name, version, unconverted)
-		}
 	}
 	return nil
 }
@@ -542,8 +521,8 @@ func created(object runtime.Object) runtime.Object {
 // objectsSeen sums up the objects of a resource.
 type objectsSeen struct {
 	count, bytes, finalized, deleted, owned int
-	// finalizers and owners count the objects with each finalizer, and with each kind of owner.
-	finalizers, owners            map[string]int
+	// finalizers counts the objects with each finalizer.
+	finalizers                    map[string]int
 	refused, unconverted, invalid named
 	large, bounded, rounded       named
 }
@@ -560,11 +539,8 @@ func (s *objectsSeen) add(object *unstructured.Unstructured, size int) {
 			s.finalizers[finalizer]++
 		}
 	}
-	if owners := object.GetOwnerReferences(); len(owners) > 0 {
+	if len(object.GetOwnerReferences()) > 0 {
 		s.owned++
-		for _, owner := range owners {
-			s.owners[schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind().String()]++
-		}
 	}
 }
 

@@ -24,9 +24,10 @@ import (
 	"strings"
 
 	"go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // PlanBack returns what keeps the objects from moving back, and what happens to them. It changes
@@ -152,8 +153,7 @@ func (p *plan) checkObjectsBack(ctx context.Context, state State) error {
 		case p.config.KubeEtcd != nil || len(created) == 0:
 			p.notice(ObjectsMove, "", "%d %s would move back, with their UIDs", count, move.GroupResource)
 		default:
-			cause := fmt.Sprintf("quotas count the new %s twice while they move back, and may refuse them", move.GroupResource)
-			if err := p.checkQuotas(ctx, sets.New(move.Resource), "raise them, or give --kube-etcd-servers", cause); err != nil {
+			if err := p.checkQuotas(ctx, move.GroupResource); err != nil {
 				return err
 			}
 			p.notice(NewUIDs, "give --kube-etcd-servers to keep their UIDs", "%d %s would move back, and %d of them get another UID, since kube-apiserver has no copies with the same: the garbage collector deletes what they own: %v", count, move.GroupResource, len(created), created)
@@ -167,6 +167,27 @@ func (p *plan) checkObjectsBack(ctx context.Context, state State) error {
 		} else {
 			p.notice(ObjectsTooLarge, fix, "%d of %d %s may be too large for kube-apiserver's etcd: %s", large.total, count, move.GroupResource, large)
 		}
+	}
+	return nil
+}
+
+// checkQuotas names the quotas that count new objects of a resource twice while they move back.
+func (p *plan) checkQuotas(ctx context.Context, resource schema.GroupResource) error {
+	list, err := p.kube.CoreV1().ResourceQuotas(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("reading the quotas: %w", err)
+	}
+	var quotas []string
+	for _, quota := range list.Items {
+		for name := range quota.Spec.Hard {
+			if of, counted := strings.CutPrefix(string(name), "count/"); counted && of == resource.String() {
+				quotas = append(quotas, quota.Namespace+"/"+quota.Name)
+				break
+			}
+		}
+	}
+	if len(quotas) > 0 {
+		p.notice(Quotas, "raise them, or give --kube-etcd-servers", "quotas count the new %s twice while they move back, and may refuse them: %s", resource, strings.Join(quotas, ", "))
 	}
 	return nil
 }

@@ -30,8 +30,6 @@ const (
 	NothingServed           Reason = "NothingServed"
 	VersionMissing          Reason = "VersionMissing"
 	StorageVersionNotServed Reason = "StorageVersionNotServed"
-	StorageVersionDiffers   Reason = "StorageVersionDiffers"
-	OlderVersionsStored     Reason = "OlderVersionsStored"
 	ConversionWebhook       Reason = "ConversionWebhook"
 
 	LeadsToServer Reason = "LeadsToServer"
@@ -50,15 +48,10 @@ const (
 	NotConverted     Reason = "NotConverted"
 	ObjectsInvalid   Reason = "ObjectsInvalid"
 	Finalizers       Reason = "Finalizers"
-	Owners           Reason = "Owners"
 	NamespaceDeleted Reason = "NamespaceDeleted"
 
-	Dependents Reason = "Dependents"
-	Unread     Reason = "Unread"
-	Webhooks   Reason = "Webhooks"
-	Policies   Reason = "Policies"
-	Quotas     Reason = "Quotas"
-	Watches    Reason = "Watches"
+	Webhooks Reason = "Webhooks"
+	Policies Reason = "Policies"
 
 	DefinitionsNotKept Reason = "DefinitionsNotKept"
 	DefinitionShown    Reason = "DefinitionShown"
@@ -68,6 +61,7 @@ const (
 	NotRegistered Reason = "NotRegistered"
 	Encrypted     Reason = "Encrypted"
 	NewUIDs       Reason = "NewUIDs"
+	Quotas        Reason = "Quotas"
 	// ObjectsUndefined are at the server, whose definition is gone.
 	ObjectsUndefined Reason = "ObjectsUndefined"
 	// OtherEtcd is also a finding of "finish".

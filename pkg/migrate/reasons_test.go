@@ -45,7 +45,6 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	kubefake "k8s.io/client-go/kubernetes/fake"
-	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
@@ -63,8 +62,6 @@ type scene struct {
 	store      keys.Objects
 	apiService *apiregistrationv1.APIService
 	kube       []runtime.Object
-	owned      []runtime.Object
-	metrics    string
 	// etcd is what the server's etcd has. kubeEtcd says that the same is kube-apiserver's, and otherEtcd that it is
 	// that of another one.
 	etcd                map[string]string
@@ -73,9 +70,8 @@ type scene struct {
 	defined bool
 	// atKube is kube-apiserver's copy, as JSON.
 	atKube string
-	// refused, refusedUpdate, refusedGet and refusedList are the errors of all reads, of updates,
-	// of reading the object, and of listing it.
-	refused, refusedUpdate, refusedGet, refusedList error
+	// refusedUpdate and refusedList are the errors of updates, and of listing the object.
+	refusedUpdate, refusedList error
 	// refusedFreeze has the errors of changes of the objects that freeze writes, by verb and
 	// resource.
 	refusedFreeze map[string]error
@@ -157,32 +153,19 @@ func (s *scene) migration(t *testing.T, etcd *clientv3.Client) *Migration {
 			})
 		}
 	}
-	if s.refusedGet != nil {
-		objects.PrependReactor("get", "things", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, s.refusedGet })
-	}
 	if s.refusedList != nil {
 		objects.PrependReactor("list", "things", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, s.refusedList })
 	}
 	kube := kubefake.NewClientset(s.kube...)
-	kube.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
-		{Name: "configmaps", Kind: "ConfigMap", Verbs: metav1.Verbs{"list"}}, {Name: "configmaps/status", Verbs: metav1.Verbs{"list"}}, {Name: "bindings", Verbs: metav1.Verbs{"create"}},
-	}}}
 	kube.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &authenticationv1.SelfSubjectReview{}, nil
 	})
-	scheme := metadatafake.NewTestScheme()
-	require.NoError(t, metav1.AddMetaToScheme(scheme))
-	owned := metadatafake.NewSimpleMetadataClient(scheme, s.owned...)
-	if s.refused != nil {
-		owned.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, s.refused })
-	}
 	m := &Migration{
 		config: Config{
 			Group: "example.com", APIServices: []string{"v1.example.com"}, Stores: []keys.Objects{s.store}, Etcd: etcd, StateKey: "/state", HistoryKey: "/history",
 			Defined: s.defined, Lease: "controllers", MaxElements: 20, MaxOwners: 2, Service: apiregistrationv1.ServiceReference{Namespace: "server"}, KubePrefix: "/registry",
 		},
-		dynamic: objects, kube: kube, aggregator: aggregatorfake.NewClientset(s.apiService), metadata: owned,
-		metrics: func(context.Context) ([]byte, error) { return []byte(s.metrics), nil },
+		dynamic: objects, kube: kube, aggregator: aggregatorfake.NewClientset(s.apiService),
 	}
 	if s.kubeEtcd {
 		m.config.KubeEtcd = etcd
@@ -253,14 +236,6 @@ var findings = map[Reason]struct {
 	StorageVersionNotServed: {
 		change: func(s *scene) { s.inDefinition(`"served": true`, `"served": false`) },
 		want:   "failure things.example.com is stored in the version v1, which is not served",
-	},
-	StorageVersionDiffers: {
-		change: func(s *scene) { s.store.StorageVersion = "v1beta1" },
-		want:   "notice things.example.com is stored in the version v1, and would be stored in v1beta1 by the server",
-	},
-	OlderVersionsStored: {
-		change: func(s *scene) { s.inDefinition(`"storedVersions": ["v1"]`, `"storedVersions": ["v1beta1", "v1"]`) },
-		want:   "notice objects of things.example.com may be stored in v1beta1, too: they move as kube-apiserver converts them to v1",
 	},
 	ConversionWebhook: {
 		change: func(s *scene) { s.inDefinition(`"None"`, `"Webhook"`) },
@@ -352,33 +327,11 @@ var findings = map[Reason]struct {
 		change: func(s *scene) { s.inMetadata(`"finalizers": ["example.com/b", "example.com/a"]`) },
 		want:   "notice things.example.com have finalizers: 1 example.com/a, 1 example.com/b",
 	},
-	Owners: {
-		change: func(s *scene) {
-			s.inMetadata(`"ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "a", "uid": "2"}]`)
-		},
-		want: "notice things.example.com are owned by objects, and deleted with these as before: 1 Deployment.apps",
-	},
 	NamespaceDeleted: {
 		change: func(s *scene) {
 			s.kube = append(s.kube, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}})
 		},
 		want: "failure the namespace default, which has some of the objects, is being deleted",
-	},
-	Dependents: {
-		change: func(s *scene) {
-			for name, owner := range map[string]string{"of-thing": "example.com/v1", "of-another": "example.org/v1"} {
-				s.owned = append(s.owned, &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{
-					Namespace: "default", Name: name, OwnerReferences: []metav1.OwnerReference{{APIVersion: owner, Kind: "Thing", Name: "one", UID: "1"}},
-				}})
-			}
-		},
-		want: "notice the objects own other objects, which stay: 1 configmaps",
-	},
-	Unread: {
-		change: func(s *scene) {
-			s.refused = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("no role"))
-		},
-		want: "notice the configmaps can't be read to find what the objects own: configmaps is forbidden: no role",
 	},
 	Webhooks: {
 		change: func(s *scene) {
@@ -408,23 +361,6 @@ var findings = map[Reason]struct {
 		},
 		want: "notice policies apply to writes, now and at the server: small, sized (with parameters)",
 	},
-	Quotas: {
-		change: func(s *scene) {
-			for name, counted := range map[string]corev1.ResourceName{"things": "count/things.example.com", "pods": "count/pods", "cpu": "cpu"} {
-				s.kube = append(s.kube, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: resource.MustParse("1")}}})
-			}
-		},
-		want: "notice quotas count the objects, now and at the server: default/things",
-	},
-	Watches: {
-		change: func(s *scene) {
-			s.metrics = "# TYPE apiserver_longrunning_requests gauge\n" +
-				"apiserver_longrunning_requests{group=\"example.com\",resource=\"things\",scope=\"cluster\",verb=\"WATCH\",version=\"v1\"} 2\n" +
-				"apiserver_longrunning_requests{group=\"example.com\",resource=\"things\",scope=\"namespace\",verb=\"WATCH\",version=\"v1\"} 1\n" +
-				"apiserver_longrunning_requests{group=\"\",resource=\"pods\",scope=\"cluster\",verb=\"WATCH\",version=\"v1\"} 5\n"
-		},
-		want: "notice clients of the kube-apiserver that has answered watch, and will list again: 3 things in v1",
-	},
 	NotMoved: {back: true,
 		change: func(s *scene) { s.etcd["/state"] = `{"phase": "Freezing"}` },
 		want:   "failure the migration is in the phase Freezing, and not in Moved",
@@ -447,6 +383,16 @@ var findings = map[Reason]struct {
 			s.object = strings.Replace(s.object, "2026-01", "2026-03", 1)
 		},
 		want: "notice 1 things.example.com would move back, and 1 of them get another UID, since kube-apiserver has no copies with the same: the garbage collector deletes what they own: [default/one]",
+	},
+	Quotas: {back: true,
+		change: func(s *scene) {
+			s.registered()
+			s.object = strings.Replace(s.object, "2026-01", "2026-03", 1)
+			for name, counted := range map[string]corev1.ResourceName{"things": "count/things.example.com", "pods": "count/pods", "cpu": "cpu"} {
+				s.kube = append(s.kube, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: resource.MustParse("1")}}})
+			}
+		},
+		want: "notice quotas count the new things.example.com twice while they move back, and may refuse them: default/things",
 	},
 	ObjectsUndefined: {back: true,
 		change: func(s *scene) {
@@ -587,41 +533,20 @@ func TestTooLargeToGoBack(t *testing.T) {
 	}
 }
 
-// A plan names objects that a webhook does not convert. They keep the objects from moving if they
-// can't be read at all.
+// Objects that a webhook does not convert can't be read, and so can't move.
 func TestNotConvertedByWebhook(t *testing.T) {
-	m := newMigration(t)
-	refused := apierrors.NewInternalError(errors.New("Key: /things/default/one: no colour"))
-	for name, test := range map[string]struct {
-		change func(*scene)
-		want   []string
-	}{
-		"in a version": {func(s *scene) { s.refusedGet = refused }, []string{
-			"notice the webhook does not convert 1 of 1 things.example.com to v1, which clients get errors for, here and at the server: default/one (Internal error occurred: Key: /things/default/one: no colour)",
-		}},
-		"in the version that is copied": {func(s *scene) { s.refusedList = refused }, []string{
-			"failure reading the things.example.com from kube-apiserver: Internal error occurred: Key: /things/default/one: no colour",
-		}},
-		"deleted since": {func(s *scene) {
-			s.refusedGet = apierrors.NewNotFound(schema.GroupResource{Group: "example.com", Resource: "things"}, "one")
-		}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			scene := usualScene()
-			scene.etcd = map[string]string{}
-			scene.inDefinition(`"None"`, `"Webhook"`)
-			test.change(scene)
-			all, err := scene.migration(t, m.config.Etcd).Plan(t.Context())
-			require.NoError(t, err)
-			var got []string
-			for _, finding := range all {
-				if finding.Reason == NotConverted {
-					got = append(got, string(finding.Status)+" "+finding.Cause)
-				}
-			}
-			assert.Equal(t, test.want, got)
-		})
+	scene := usualScene()
+	scene.inDefinition(`"None"`, `"Webhook"`)
+	scene.refusedList = apierrors.NewInternalError(errors.New("Key: /things/default/one: no colour"))
+	all, err := scene.migration(t, newMigration(t).config.Etcd).Plan(t.Context())
+	require.NoError(t, err)
+	var got []string
+	for _, finding := range all {
+		if finding.Reason == NotConverted {
+			got = append(got, string(finding.Status)+" "+finding.Cause)
+		}
 	}
+	assert.Equal(t, []string{"failure reading the things.example.com from kube-apiserver: Internal error occurred: Key: /things/default/one: no colour"}, got)
 }
 
 // names returns the sorted matches of a pattern in a file.

@@ -131,9 +131,7 @@ func TestPlan(t *testing.T) {
 			`ok      controllers  nothing is in the way`,
 			`notice  objects      1 pizzas\.\S+ would move, \d+ kB as JSON: 0 have finalizers, 0 are being deleted, 0 have owners`,
 			`notice  objects      3 toppings\.\S+ would move, \d+ kB as JSON: 0 have finalizers, 0 are being deleted, 0 have owners`,
-			`notice  dependents   the objects own other objects, which stay: 1 configmaps`,
 			`notice  admission    webhooks are asked about writes: .*: let the server reach them, .*`,
-			`notice  watches      clients of the kube-apiserver that has answered watch, and will list again: .*`,
 		} {
 			require.Regexp(t, "(?m)^"+line+"$", stdout)
 		}
