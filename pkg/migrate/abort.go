@@ -147,13 +147,13 @@ func (s *session) unhide(ctx context.Context) error {
 	if err != nil || !slices.ContainsFunc(found, definition.hidden) {
 		return err
 	}
-	if err := settle(ctx); err != nil {
+	if err := cluster.Settle(ctx); err != nil {
 		return err
 	}
 	if err := s.serve(ctx, keys.CopyKept); err != nil {
 		return err
 	}
-	return settle(ctx)
+	return cluster.Settle(ctx)
 }
 
 // optional reports an error that does not stop the caller.
@@ -204,7 +204,7 @@ func (s *session) abortBack(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := settle(ctx); err != nil {
+		if err := cluster.Settle(ctx); err != nil {
 			return err
 		}
 	}

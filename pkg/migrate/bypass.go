@@ -94,10 +94,10 @@ func (s *session) addBypass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.apply(ctx, s.denying(s.bypassName(), []string{BypassVersion}, "request.userInfo.username == "+strconv.Quote(me))...); err != nil {
+	if err := cluster.Apply(ctx, s.dynamic, s.dryRun, s.denying(s.bypassName(), []string{BypassVersion}, "request.userInfo.username == "+strconv.Quote(me))...); err != nil {
 		return err
 	}
-	if err := settle(ctx); err != nil {
+	if err := cluster.Settle(ctx); err != nil {
 		return err
 	}
 	if err := s.addVersions(ctx); err != nil {

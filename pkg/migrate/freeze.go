@@ -24,11 +24,9 @@ import (
 	"strings"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -54,8 +52,6 @@ import (
 const (
 	// freezeTimeout bounds the wait for kube-apiserver to begin or end a freeze.
 	freezeTimeout = 20 * time.Second
-	// freezeSettle is how long after one kube-apiserver all others need to follow a change.
-	freezeSettle = 2 * time.Second
 	// writeLimit is longer than any write takes that is not held (k8s.io/apiserver/pkg/endpoints/handlers/rest.go).
 	writeLimit = 36 * time.Second
 	// maxHeld is how many writes kube-apiserver holds. It answers others with 429 at once.
@@ -122,7 +118,7 @@ func (s *session) freeze(ctx context.Context) error {
 		return err
 	}
 	s.held = time.Now()
-	if err := s.apply(ctx, s.denying(s.freezeName(), versions, "false")...); err != nil {
+	if err := cluster.Apply(ctx, s.dynamic, s.dryRun, s.denying(s.freezeName(), versions, "false")...); err != nil {
 		return err
 	}
 	if err := eventually(ctx, freezeTimeout, s.denied); err != nil {
@@ -136,7 +132,7 @@ func (s *session) freeze(ctx context.Context) error {
 	if longest == writeLimit {
 		s.progress("waiting for %s, since a webhook that converts objects may still have one that is then stored", longest)
 	}
-	return wait(ctx, max(freezeSettle, longest))
+	return wait(ctx, max(cluster.SettleTime, longest))
 }
 
 // longestWrite returns how long a write may take after the policy, which may not have existed yet. Validating webhooks
@@ -168,9 +164,6 @@ func (s *session) longestWrite(ctx context.Context) (longest time.Duration, err 
 	}
 	return longest, nil
 }
-
-// settle waits until all kube-apiservers know what one knows.
-func settle(ctx context.Context) error { return wait(ctx, freezeSettle) }
 
 func wait(ctx context.Context, duration time.Duration) error {
 	select {
@@ -205,10 +198,10 @@ func (s *session) hold(ctx context.Context, name string, verbs ...string) error 
 	if err != nil {
 		return err
 	}
-	if err := s.apply(ctx, objects...); err != nil {
+	if err := cluster.Apply(ctx, s.dynamic, s.dryRun, objects...); err != nil {
 		return err
 	}
-	err = eventually(ctx, freezeSettle, func(ctx context.Context) error {
+	err = eventually(ctx, cluster.SettleTime, func(ctx context.Context) error {
 		applied, err := s.kube.FlowcontrolV1().FlowSchemas().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -223,12 +216,12 @@ func (s *session) hold(ctx context.Context, name string, verbs ...string) error 
 	if err != nil {
 		s.progress("kube-apiserver does not hold requests, so that they may fail until the freeze ends: the FlowSchema %s: %v", name, err)
 	}
-	return settle(ctx)
+	return cluster.Settle(ctx)
 }
 
 // unhold lets requests go on that are held. Without a seat they would wait until their time is over.
 func (m *Migration) unhold(ctx context.Context, name string) error {
-	return m.either(m.apply(ctx, m.priorityLevel(name, releaseShares)), m.remove(ctx, "FlowSchema", name))
+	return m.either(cluster.Apply(ctx, m.dynamic, m.dryRun, m.priorityLevel(name, releaseShares)), m.remove(ctx, "flowschemas", name))
 }
 
 // priorityLevel returns a level whose requests wait if it has no shares.
@@ -303,39 +296,7 @@ func (m *Migration) tryRefuseCopies(ctx context.Context) error {
 
 // allowCopies lets kube-apiserver store and serve objects of the group again.
 func (m *Migration) allowCopies(ctx context.Context) error {
-	name := cluster.CopiesPolicyName(m.config.Group)
-	return errors.Join(
-		m.either(m.remove(ctx, "MutatingAdmissionPolicyBinding", name), m.remove(ctx, "MutatingAdmissionPolicy", name)),
-		m.allow(ctx, name),
-		m.allow(ctx, cluster.OwnPolicyName(m.config.Group)))
-}
-
-// freezing returns the resource of a kind of objects that freeze writes.
-func freezing(kind string) schema.GroupVersionResource {
-	version := admissionregistrationv1.SchemeGroupVersion
-	switch kind {
-	case "FlowSchema", "PriorityLevelConfiguration":
-		version = flowcontrolv1.SchemeGroupVersion
-	}
-	resource, _ := meta.UnsafeGuessKindToResource(version.WithKind(kind))
-	return resource
-}
-
-// apply creates or changes objects that freeze writes.
-func (m *Migration) apply(ctx context.Context, objects ...runtime.Object) error {
-	for _, object := range objects {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-		if err != nil {
-			return err
-		}
-		applied := &unstructured.Unstructured{Object: content}
-		kind := applied.GetKind()
-		_, err = m.dynamic.Resource(freezing(kind)).Apply(ctx, applied.GetName(), applied, metav1.ApplyOptions{FieldManager: fieldManager, Force: true, DryRun: m.dryRun})
-		if err != nil {
-			return fmt.Errorf("applying the %s %s: %w", kind, applied.GetName(), err)
-		}
-	}
-	return nil
+	return cluster.AllowCopies(ctx, m.dynamic, m.dryRun, m.config.Group)
 }
 
 // denied returns an error unless writes are refused. It tries dry runs.
@@ -421,26 +382,27 @@ func (m *Migration) thaw(ctx context.Context, until time.Time) error {
 		return err
 	}
 	m.optional("clients that write may get errors for a moment", eventually(ctx, freezeTimeout, m.allowed))
-	if err := wait(ctx, max(freezeSettle, time.Until(until))); err != nil {
+	if err := wait(ctx, max(cluster.SettleTime, time.Until(until))); err != nil {
 		return err
 	}
 	if err := m.unhold(ctx, m.freezeName()); err != nil {
 		return err
 	}
-	if err := settle(ctx); err != nil {
+	if err := cluster.Settle(ctx); err != nil {
 		return err
 	}
 	for _, name := range []string{m.readsName(), m.ownName()} {
-		m.optional(leftOver, m.remove(ctx, "FlowSchema", name))
+		m.optional(leftOver, m.remove(ctx, "flowschemas", name))
 	}
-	m.optional(leftOver, m.remove(ctx, "PriorityLevelConfiguration", m.readsName()))
-	m.optional(leftOver, m.remove(ctx, "PriorityLevelConfiguration", m.freezeName()))
+	m.optional(leftOver, m.remove(ctx, "prioritylevelconfigurations", m.readsName()))
+	m.optional(leftOver, m.remove(ctx, "prioritylevelconfigurations", m.freezeName()))
 	return nil
 }
 
 // allow ends the effect of the objects of denying.
 func (m *Migration) allow(ctx context.Context, name string) error {
-	return m.either(m.remove(ctx, "ValidatingAdmissionPolicyBinding", name), m.remove(ctx, "ValidatingAdmissionPolicy", name))
+	_, err := cluster.DeletePolicies(ctx, m.dynamic, m.dryRun, name)
+	return err
 }
 
 // leftOver explains an error that leaves an object behind.
@@ -455,10 +417,11 @@ func (m *Migration) either(one, other error) error {
 	return nil
 }
 
-// remove deletes an object that freezes writes.
-func (m *Migration) remove(ctx context.Context, kind, name string) error {
-	if err := m.dynamic.Resource(freezing(kind)).Delete(ctx, name, metav1.DeleteOptions{DryRun: m.dryRun}); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting the %s %s: %w", kind, name, err)
+// remove deletes an object of priority and fairness.
+func (m *Migration) remove(ctx context.Context, resource, name string) error {
+	err := m.dynamic.Resource(flowcontrolv1.SchemeGroupVersion.WithResource(resource)).Delete(ctx, name, metav1.DeleteOptions{DryRun: m.dryRun})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting the %s %s: %w", resource, name, err)
 	}
 	return nil
 }

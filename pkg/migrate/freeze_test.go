@@ -96,13 +96,13 @@ func TestRefusedFreeze(t *testing.T) {
 		{refused: "delete validatingadmissionpolicybindings"},
 		{
 			refused: "delete validatingadmissionpolicies, delete validatingadmissionpolicybindings",
-			planned: "deleting the ValidatingAdmissionPolicyBinding migrate.example.com: refused\ndeleting the ValidatingAdmissionPolicy migrate.example.com: refused",
-			ended:   "deleting the ValidatingAdmissionPolicyBinding migrate.example.com: refused\ndeleting the ValidatingAdmissionPolicy migrate.example.com: refused",
+			planned: "deleting the validatingadmissionpolicybindings migrate.example.com: refused\ndeleting the validatingadmissionpolicies migrate.example.com: refused",
+			ended:   "deleting the validatingadmissionpolicybindings migrate.example.com: refused\ndeleting the validatingadmissionpolicies migrate.example.com: refused",
 		},
 		{
 			refused: "patch prioritylevelconfigurations, delete flowschemas",
 			planned: "applying the PriorityLevelConfiguration migrate.example.com: refused",
-			ended:   "applying the PriorityLevelConfiguration migrate.example.com: refused\ndeleting the FlowSchema migrate.example.com: refused",
+			ended:   "applying the PriorityLevelConfiguration migrate.example.com: refused\ndeleting the flowschemas migrate.example.com: refused",
 		},
 	} {
 		t.Run(test.refused, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestThawWithoutPriorityLevel(t *testing.T) {
 			deleted = append(deleted, action.GetResource().Resource)
 		}
 	}
-	require.Equal(t, []string{"validatingadmissionpolicybindings", "validatingadmissionpolicies", "flowschemas", "flowschemas", "flowschemas", "prioritylevelconfigurations", "prioritylevelconfigurations"}, deleted)
+	require.Equal(t, []string{"mutatingadmissionpolicybindings", "mutatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingadmissionpolicies", "flowschemas", "flowschemas", "flowschemas", "prioritylevelconfigurations", "prioritylevelconfigurations"}, deleted)
 }
 
 // A write may be at a webhook when the freeze begins, and be stored later.

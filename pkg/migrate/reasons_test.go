@@ -145,8 +145,7 @@ func (s *scene) migration(t *testing.T, etcd *clientv3.Client) *Migration {
 		objects.PrependReactor("get", name, func(clienttesting.Action) (bool, runtime.Object, error) { return true, list.Items[0].DeepCopy(), nil })
 		objects.PrependReactor("update", name, func(clienttesting.Action) (bool, runtime.Object, error) { return true, &list.Items[0], s.refusedUpdate })
 	}
-	for _, kind := range []string{"FlowSchema", "PriorityLevelConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
-		resource := freezing(kind).Resource
+	for _, resource := range []string{"flowschemas", "prioritylevelconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"} {
 		for _, verb := range []string{"patch", "delete"} {
 			objects.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, &unstructured.Unstructured{}, s.refusedFreeze[verb+" "+resource]

@@ -55,7 +55,7 @@ func (s *session) rehearseThere(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := cluster.ApplyPolicies(ctx, s.dynamic, s.dryRun, cluster.OwnPolicy(s.config.Group)...); err != nil {
+	if err := cluster.Apply(ctx, s.dynamic, s.dryRun, cluster.OwnPolicy(s.config.Group)...); err != nil {
 		return err
 	}
 	if err := s.tryRefuseCopies(ctx); err != nil && !errors.Is(err, cluster.ErrNotKept) {
@@ -93,14 +93,14 @@ func (s *session) rehearseFreeze(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.apply(ctx, append(objects, s.denying(s.freezeName(), versions, "false")...)...); err != nil {
+	if err := cluster.Apply(ctx, s.dynamic, s.dryRun, append(objects, s.denying(s.freezeName(), versions, "false")...)...); err != nil {
 		return err
 	}
 	// The objects do not exist, so that their deletion can only be forbidden.
 	if err := s.allow(ctx, s.freezeName()); err != nil {
 		return err
 	}
-	return s.either(s.remove(ctx, "FlowSchema", s.freezeName()), s.remove(ctx, "PriorityLevelConfiguration", s.freezeName()))
+	return s.either(s.remove(ctx, "flowschemas", s.freezeName()), s.remove(ctx, "prioritylevelconfigurations", s.freezeName()))
 }
 
 // rehearseSwitch tries a change of all APIServices.

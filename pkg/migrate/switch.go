@@ -66,7 +66,7 @@ func (s *session) switchToServer(ctx context.Context) error {
 		return err
 	}
 	// A kube-apiserver that learned of this before it learns of the APIServices would answer 404.
-	if err := settle(ctx); err != nil {
+	if err := cluster.Settle(ctx); err != nil {
 		return err
 	}
 	return s.hide(ctx, keys.CopyKept)
@@ -200,9 +200,6 @@ func (s *session) serveReturned(ctx context.Context) error {
 	if err := s.allowCopies(ctx); err != nil {
 		return err
 	}
-	if err := settle(ctx); err != nil {
-		return err
-	}
 	if err := s.serve(ctx, keys.CopyKept); err != nil {
 		return err
 	}
@@ -210,7 +207,7 @@ func (s *session) serveReturned(ctx context.Context) error {
 		return err
 	}
 	// All kube-apiservers serve them before the first one learns that it has the APIServices again.
-	if err := settle(ctx); err != nil {
+	if err := cluster.Settle(ctx); err != nil {
 		return err
 	}
 	return s.fillCaches(ctx)

@@ -35,6 +35,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/client-go/dynamic"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 // fieldManager names this program in the managedFields of objects that it changes.
@@ -269,7 +271,7 @@ func (m *Migration) checkKubeEtcd(ctx context.Context) error {
 		return nil
 	}
 	// A definition may just change.
-	return eventually(ctx, freezeSettle, func(ctx context.Context) error {
+	return eventually(ctx, cluster.SettleTime, func(ctx context.Context) error {
 		found, err := m.definitions(ctx)
 		if err != nil {
 			return err
