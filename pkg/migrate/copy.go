@@ -84,27 +84,28 @@ func (s *session) copyOne(ctx context.Context, move move, to target, key string)
 	return true, notable, to.write(ctx, move, key, before, &after)
 }
 
-// difference says how the objects of a target differed from those that clients use.
-type difference struct {
-	revision string
-	// since is a revision of the target from before its objects were read.
-	since   int64
-	objects int
-	written int
-	deleted int
-	// keys are the objects that differed, as namespace/name.
-	keys sets.Set[string]
+// position says how far the objects of a resource have been compared. At its revision, all objects
+// were equal but the pending ones.
+type position struct {
+	revision         string
+	objects, deleted int
+	// pending are objects, as namespace/name, that have been written since they were compared.
+	pending sets.Set[string]
 	// notable are the objects that the state is to name.
 	notable sets.Set[string]
+	// tail collects the objects that clients change.
+	tail *tail
 }
 
-func (d difference) changes() int { return d.written + d.deleted }
+func newPosition(revision string) *position {
+	return &position{revision: revision, pending: sets.New[string](), notable: sets.New[string]()}
+}
 
 // copy makes the objects of a target equal to those that clients use.
-func (s *session) copy(ctx context.Context, move move, to target) (difference, error) {
+func (s *session) copy(ctx context.Context, move move, to target) (*position, error) {
 	// A process must not write after another one has continued the migration.
 	if err := s.save(ctx); err != nil {
-		return difference{}, err
+		return nil, err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
@@ -119,20 +120,19 @@ func (s *session) copy(ctx context.Context, move move, to target) (difference, e
 	})
 	// The first failure has canceled the rest.
 	if failed := group.Wait(); failed != nil {
-		return difference{}, failed
+		return nil, failed
 	}
 	return found, err
 }
 
 // compare calls a function for each object that differs in a target, or exists in one place only.
 // Its last argument is nil for objects that only the target has.
-func (s *session) compare(ctx context.Context, move move, to target, differs func(key string, before *held, after *wanted) error) (difference, error) {
-	found := difference{keys: sets.New[string](), notable: sets.New[string]()}
-	there, since, err := to.all(ctx, move)
+func (s *session) compare(ctx context.Context, move move, to target, differs func(key string, before *held, after *wanted) error) (*position, error) {
+	found := newPosition("")
+	there, err := to.all(ctx, move)
 	if err != nil {
-		return found, err
+		return nil, err
 	}
-	found.since = since
 	found.revision, err = s.list(ctx, move.from, func(object *unstructured.Unstructured) error {
 		found.objects++
 		key := keyOf(object)
@@ -152,18 +152,17 @@ func (s *session) compare(ctx context.Context, move move, to target, differs fun
 		if before != nil && before.content == after.content {
 			return nil
 		}
-		found.written++
-		found.keys.Insert(key)
+		found.pending.Insert(key)
 		return differs(key, before, &after)
 	})
 	if err != nil {
-		return found, err
+		return nil, err
 	}
 	for key, before := range there {
 		found.deleted++
-		found.keys.Insert(key)
+		found.pending.Insert(key)
 		if err := differs(key, &before, nil); err != nil {
-			return found, err
+			return nil, err
 		}
 	}
 	return found, nil
@@ -173,15 +172,15 @@ func (s *session) compare(ctx context.Context, move move, to target, differs fun
 var errDiffers = errors.New("the server's objects differ from kube-apiserver's")
 
 // verify compares all objects, and returns errDiffers if some differ.
-func (s *session) verify(ctx context.Context, move move, to target) (difference, error) {
+func (s *session) verify(ctx context.Context, move move, to target) (*position, error) {
 	found, err := s.compare(ctx, move, to, func(string, *held, *wanted) error { return nil })
-	if err != nil || found.changes() == 0 {
+	if err != nil || len(found.pending) == 0 {
 		return found, err
 	}
 	hint := ""
 	if s.state.Returning {
 		hint = "; a webhook or a policy may change or refuse what is written"
 	}
-	keys := sets.List(found.keys)
-	return found, fmt.Errorf("%w: %d of %s, such as %v%s", errDiffers, found.changes(), move.GroupResource, keys[:min(len(keys), maxNamed)], hint)
+	keys := sets.List(found.pending)
+	return nil, fmt.Errorf("%w: %d of %s, such as %v%s", errDiffers, len(keys), move.GroupResource, keys[:min(len(keys), maxNamed)], hint)
 }

@@ -176,7 +176,7 @@ func TestFenceOfKubeEtcd(t *testing.T) {
 		return &wanted{data: fmt.Appendf(nil, `{"kind": "Thing", "apiVersion": "example.com/v1", "spec": %d}`, n)}
 	}
 	require.NoError(t, to.write(t.Context(), here, "default/one", nil, data(1)))
-	all, _, err := to.all(t.Context(), here)
+	all, err := to.all(t.Context(), here)
 	require.NoError(t, err)
 	read, err := to.one(t.Context(), here, "default/one")
 	require.NoError(t, err)

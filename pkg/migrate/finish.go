@@ -284,7 +284,7 @@ func (m *Migration) checkWritten(ctx context.Context, state State) error {
 			return err
 		}
 		if m.config.KubeEtcd != nil {
-			_, err = m.inKubeEtcd().each(ctx, move, func(key string, kv *mvccpb.KeyValue) error {
+			err = m.inKubeEtcd().each(ctx, move, func(key string, kv *mvccpb.KeyValue) error {
 				object, err := objectAtKube(move, key, kv.Value)
 				if err != nil {
 					return err
@@ -361,7 +361,7 @@ func (s *session) finishDefined(ctx context.Context) error {
 	}
 	copies := s.atKube()
 	for _, move := range moves {
-		found, _, err := copies.all(ctx, move)
+		found, err := copies.all(ctx, move)
 		if err != nil {
 			return err
 		}

@@ -20,8 +20,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"path"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,21 +47,6 @@ const (
 	// fewChanges is how many changes are few enough to copy the next under the freeze.
 	fewChanges = 100
 )
-
-// position says how far the objects of a resource have been compared. At its revision, all objects
-// were equal but the pending ones.
-type position struct {
-	revision string
-	objects  int
-	// since is the last revision of the target whose writes are known.
-	since int64
-	// pending are objects, as namespace/name, that have been written since they were compared.
-	pending sets.Set[string]
-	// notable are the objects that the state is to name.
-	notable sets.Set[string]
-	// tail collects the objects that clients change.
-	tail *tail
-}
 
 // keyOf returns the key of an object among those of its resource.
 func keyOf(object metav1.Object) string { return path.Join(object.GetNamespace(), object.GetName()) }
@@ -113,13 +98,7 @@ func (s *session) follow(ctx context.Context, move move, position *position, to 
 	if err != nil {
 		return 0, err
 	}
-	// Others may have written to the target, which no client should use yet.
-	written, since, err := to.written(ctx, move, position.since)
-	if err != nil {
-		return 0, err
-	}
-	position.revision, position.since = now, since
-	position.pending = position.pending.Union(changed).Union(written)
+	position.revision, position.pending = now, position.pending.Union(changed)
 	return s.copyPending(ctx, move, position, to)
 }
 
@@ -154,15 +133,6 @@ func (s *session) copyPending(ctx context.Context, move move, position *position
 	return len(written), nil
 }
 
-func newPosition(revision string) *position {
-	return &position{revision: revision, since: math.MaxInt64, pending: sets.New[string](), notable: sets.New[string]()}
-}
-
-// positionAfter returns the position after a pass over all objects.
-func positionAfter(found difference, tail *tail) *position {
-	return &position{revision: found.revision, since: found.since, objects: found.objects, pending: found.keys, notable: found.notable, tail: tail}
-}
-
 // copyWhileUsed copies all objects, and then changes until few are left.
 func (s *session) copyWhileUsed(ctx context.Context, moves []move, to target) error {
 	for range maxPasses {
@@ -192,26 +162,17 @@ func (s *session) copyAllObjects(ctx context.Context, moves []move, to target) e
 		}
 		differed := 0
 		for _, move := range moves {
-			var followed *tail
-			if before := positions[move.Resource]; before != nil {
-				followed = before.tail
-				followed.forget()
-			} else {
-				now, _, err := s.revisionNow(ctx, move.from)
-				if err != nil {
-					return err
-				}
-				if followed, err = s.tail(following, move.from, now); err != nil {
-					return err
-				}
+			followed, err := s.tailOf(ctx, following, move, positions[move.Resource])
+			if err != nil {
+				return err
 			}
 			found, err := s.copy(ctx, move, to)
 			if err != nil {
 				return err
 			}
-			s.progress("%d %s: %d copied, %d deleted", found.objects, move.GroupResource, found.written, found.deleted)
-			differed += found.changes()
-			positions[move.Resource] = positionAfter(found, followed)
+			s.progress("%d %s: %d copied, %d deleted", found.objects, move.GroupResource, len(found.pending)-found.deleted, found.deleted)
+			differed += len(found.pending)
+			found.tail, positions[move.Resource] = followed, found
 		}
 		if differed == 0 {
 			break
@@ -219,6 +180,19 @@ func (s *session) copyAllObjects(ctx context.Context, moves []move, to target) e
 	}
 	s.positions = positions
 	return nil
+}
+
+// tailOf returns the tail of a resource whose objects are all going to be read now.
+func (s *session) tailOf(ctx, following context.Context, move move, before *position) (*tail, error) {
+	if before != nil {
+		_, _, err := before.tail.take(0)
+		return before.tail, err
+	}
+	now, _, err := s.revisionNow(ctx, move.from)
+	if err != nil {
+		return nil, err
+	}
+	return s.tail(following, move.from, now)
 }
 
 // stopFollowing ends the watches, and forgets all positions.
@@ -262,42 +236,31 @@ func expired(err error) bool {
 // was compared, and compares all objects.
 func (s *session) copyFrozen(ctx context.Context, moves []move, to target) (map[string]*position, error) {
 	positions := map[string]*position{}
-	var (
-		wg     sync.WaitGroup
-		mu     sync.Mutex
-		others []move
-		failed error
-	)
+	var lock sync.Mutex
+	// All wait for their watches at the same time.
+	group, following := errgroup.WithContext(ctx)
 	for _, move := range moves {
 		known := s.positions[move.Resource]
 		if known == nil {
-			mu.Lock()
-			others = append(others, move)
-			mu.Unlock()
 			continue
 		}
-		wg.Go(func() {
-			err := s.followFrozen(ctx, move, known, to)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err == nil:
-				positions[move.Resource] = known
-			case expired(err) || errors.Is(err, errDiffers):
+		group.Go(func() error {
+			err := s.followFrozen(following, move, known, to)
+			if expired(err) || errors.Is(err, errDiffers) {
 				s.progress("comparing all objects: %v", err)
-				others = append(others, move)
-			default:
-				failed = err
+				return nil
 			}
+			lock.Lock()
+			defer lock.Unlock()
+			positions[move.Resource] = known
+			return err
 		})
 	}
-	wg.Wait()
+	err := group.Wait()
 	s.stopFollowing()
-	if failed != nil {
-		return nil, failed
-	}
-	if len(others) == 0 {
-		return positions, nil
+	others := slices.DeleteFunc(slices.Clone(moves), func(move move) bool { return positions[move.Resource] != nil })
+	if err != nil || len(others) == 0 {
+		return positions, err
 	}
 	if err := s.beginPass(ctx, others); err != nil {
 		return nil, err
@@ -313,11 +276,9 @@ func (s *session) copyFrozen(ctx context.Context, moves []move, to target) (map[
 		return nil, err
 	}
 	for _, move := range others {
-		found, err := s.verify(ctx, move, to)
-		if err != nil {
+		if positions[move.Resource], err = s.verify(ctx, move, to); err != nil {
 			return nil, err
 		}
-		positions[move.Resource] = positionAfter(found, nil)
 	}
 	return positions, nil
 }
@@ -353,13 +314,10 @@ const (
 	// watchSeconds is how long a watch lasts. Servers send a bookmark two seconds before its end:
 	// all changes up to then have been sent.
 	watchSeconds = 3
-	// minPause and maxPause bound the pause after a watch without events, since a proxy may end
-	// each watch at once.
-	minPause, maxPause = 10 * time.Millisecond, time.Second
 )
 
 // tail collects the changed objects of a resource until its context ends. Servers keep changes for
-// less time.
+// less time than it takes to copy many objects.
 type tail struct {
 	client metadata.ResourceInterface
 	from   schema.GroupVersionResource
@@ -370,8 +328,6 @@ type tail struct {
 	reached int64
 	// err is the reason why nothing more is collected.
 	err error
-	// news is closed and replaced when there is more.
-	news chan struct{}
 	// renew ends the present watch, since the next begins with a bookmark.
 	renew context.CancelFunc
 }
@@ -382,38 +338,21 @@ func (m *Migration) tail(ctx context.Context, from schema.GroupVersionResource, 
 	if err != nil {
 		return nil, err
 	}
-	t := &tail{client: m.metadata.Resource(from), from: from, changed: sets.New[string](), reached: reached, news: make(chan struct{}), renew: func() {}}
+	t := &tail{client: m.metadata.Resource(from), from: from, changed: sets.New[string](), reached: reached, renew: func() {}}
 	go t.run(ctx)
 	return t, nil
 }
 
 func (t *tail) run(ctx context.Context) {
-	var err error
-	for pause := minPause; err == nil && ctx.Err() == nil; {
-		began, before := time.Now(), t.position()
-		if err = t.watch(ctx); err != nil {
-			break
+	for ctx.Err() == nil {
+		if err := t.watch(ctx); err != nil {
+			t.lock.Lock()
+			defer t.lock.Unlock()
+			t.err = fmt.Errorf("watching the %s: %w", t.from.GroupResource(), err)
+			return
 		}
-		if t.position() > before || time.Since(began) > maxPause {
-			pause = minPause
-			continue
-		}
-		_ = wait(ctx, pause)
-		pause = min(2*pause, maxPause)
+		_ = wait(ctx, pollInterval) // A proxy may end each watch at once.
 	}
-	if err == nil {
-		return
-	}
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	t.err = fmt.Errorf("watching the %s: %w", t.from.GroupResource(), err)
-	t.tell()
-}
-
-func (t *tail) position() int64 {
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	return t.reached
 }
 
 // watch collects the events of one watch until it ends. It asks only for metadata.
@@ -433,19 +372,15 @@ func (t *tail) watch(ctx context.Context) error {
 		return err
 	}
 	defer watcher.Stop()
-	for {
-		select {
-		case event, ok := <-watcher.ResultChan():
-			if !ok || ctx.Err() != nil {
-				return nil
-			}
-			if err := t.add(event); err != nil {
-				return err
-			}
-		case <-ctx.Done():
+	for event := range watcher.ResultChan() {
+		if ctx.Err() != nil {
 			return nil
 		}
+		if err := t.add(event); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 func (t *tail) add(event watch.Event) error {
@@ -466,21 +401,17 @@ func (t *tail) add(event watch.Event) error {
 		t.changed.Insert(keyOf(object))
 	}
 	t.reached = reached
-	t.tell()
 	return nil
 }
 
-// tell wakes up the callers of until.
-func (t *tail) tell() {
-	close(t.news)
-	t.news = make(chan struct{})
-}
-
-// forget drops the changes so far, since all objects are going to be read.
-func (t *tail) forget() {
+// take returns the objects that have changed since it last did, once a revision is reached.
+func (t *tail) take(goal int64) (changed sets.Set[string], reached int64, err error) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	t.changed = sets.New[string]()
+	if t.err == nil && t.reached >= goal {
+		changed, t.changed = t.changed, sets.New[string]()
+	}
+	return changed, t.reached, t.err
 }
 
 // until returns the objects that have changed up to a revision or later, except those it returned
@@ -492,26 +423,18 @@ func (t *tail) until(ctx context.Context, revision string) (sets.Set[string], er
 	}
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
-	for renewed := false; ; {
-		t.lock.Lock()
-		changed, reached, err, news := t.changed, t.reached, t.err, t.news
-		if err == nil && reached >= goal {
-			t.changed = sets.New[string]()
-		} else if !renewed {
+	for renewed := false; ; renewed = true {
+		changed, reached, err := t.take(goal)
+		if err != nil || reached >= goal {
+			return changed, err
+		}
+		if !renewed {
+			t.lock.Lock()
 			t.renew()
-			renewed = true
+			t.lock.Unlock()
 		}
-		t.lock.Unlock()
-		if err != nil {
-			return nil, err
-		}
-		if reached >= goal {
-			return changed, nil
-		}
-		select {
-		case <-news:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("a watch of the %s has come to the revision %d only, and not to %s: %w", t.from.GroupResource(), reached, revision, context.Cause(ctx))
+		if err := wait(ctx, pollInterval); err != nil {
+			return nil, fmt.Errorf("a watch of the %s has come to the revision %d only, and not to %s: %w", t.from.GroupResource(), reached, revision, err)
 		}
 	}
 }

@@ -22,8 +22,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
@@ -135,29 +133,6 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// Watches that end at once begin again only after a pause.
-func TestTailPauses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		watches := 0
-		client := metadatafake.NewSimpleMetadataClient(runtime.NewScheme())
-		client.PrependWatchReactor("things", func(clienttesting.Action) (bool, watch.Interface, error) {
-			watches++
-			watcher := watch.NewFakeWithChanSize(0, false)
-			watcher.Stop()
-			return true, watcher, nil
-		})
-		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-		defer stop()
-		m := &Migration{metadata: client}
-		_, err := m.tail(ctx, thingsV1, "5")
-		require.NoError(t, err)
-		<-ctx.Done()
-		synctest.Wait()
-		// Eight in 1.27 seconds, and then one a second.
-		assert.Equal(t, 8+58, watches, "in a minute")
-	})
-}
-
 // A write at a kube-apiserver after the comparison gets to the server.
 func TestCopyLate(t *testing.T) {
 	store := things
@@ -203,20 +178,9 @@ func TestCopyLate(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, c.copyLate(t.Context()))
-	found, _, err := c.atServer().all(t.Context(), move{Objects: &store, from: thingsV1})
+	found, err := c.atServer().all(t.Context(), move{Objects: &store, from: thingsV1})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"default/kept", "default/late"}, slices.Sorted(maps.Keys(found)))
-}
-
-// Objects that change before all are read need not be read one by one. Objects that change later
-// do.
-func TestForget(t *testing.T) {
-	tail := &tail{changed: sets.New("default/a"), news: make(chan struct{}), renew: func() {}}
-	tail.forget()
-	require.NoError(t, tail.add(event("b", "6")))
-	changed, err := tail.until(t.Context(), "6")
-	require.NoError(t, err)
-	assert.Equal(t, []string{"default/b"}, sets.List(changed))
 }
 
 // recorder is a target that has all objects, and records its calls.
@@ -225,8 +189,6 @@ type recorder struct {
 	there  int
 	differ map[string]int
 	items  map[string]held
-	// since are objects that others have written.
-	since sets.Set[string]
 }
 
 func (r *recorder) encode(_ move, object *unstructured.Unstructured) (wanted, error) {
@@ -235,9 +197,9 @@ func (r *recorder) encode(_ move, object *unstructured.Unstructured) (wanted, er
 
 func (r *recorder) notable(*unstructured.Unstructured, *held) bool { return false }
 
-func (r *recorder) all(context.Context, move) (map[string]held, int64, error) {
+func (r *recorder) all(context.Context, move) (map[string]held, error) {
 	r.did = append(r.did, "all")
-	return maps.Clone(r.items), 0, nil
+	return maps.Clone(r.items), nil
 }
 
 // one returns an object that no longer exists, as long as it differs.
@@ -253,10 +215,6 @@ func (r *recorder) one(_ context.Context, _ move, key string) (*held, error) {
 func (r *recorder) count(context.Context, move) (int, error) {
 	r.did = append(r.did, "count")
 	return r.there, nil
-}
-
-func (r *recorder) written(context.Context, move, int64) (sets.Set[string], int64, error) {
-	return r.since, 0, nil
 }
 
 func (r *recorder) write(_ context.Context, _ move, key string, _ *held, after *wanted) error {
@@ -293,17 +251,14 @@ func TestCopyFrozen(t *testing.T) {
 		differ map[string]int
 		there  int
 		want   []string
-		// others are the objects that others have written to the target.
-		others []string
 	}{
-		"nothing has changed":               {known(), []watch.Event{event("", "9")}, nil, 2, []string{"count"}, nil},
-		"an object has changed":             {known(), []watch.Event{event("a", "9")}, map[string]int{"default/a": 1}, 2, []string{"default/a", "default/a", "count"}, nil},
-		"one was written before":            {known("default/b"), []watch.Event{event("", "9")}, nil, 2, []string{"default/b", "count"}, nil},
-		"others have written to the server": {known(), []watch.Event{event("", "9")}, nil, 2, []string{"default/c", "count"}, []string{"default/c"}},
-		"it is another number of objects":   {known(), []watch.Event{event("", "9")}, nil, 3, []string{"count", "all", "all"}, nil},
-		"an object does not become equal":   {known(), []watch.Event{event("a", "9")}, map[string]int{"default/a": 9}, 2, []string{"default/a", "default/a", "default/a", "default/a", "count", "all", "all"}, nil},
-		"the history is over":               {known(), []watch.Event{expiredEvent()}, nil, 2, []string{"all", "all"}, nil},
-		"another process has copied them":   {nil, nil, nil, 2, []string{"all", "all"}, nil},
+		"nothing has changed":             {known(), []watch.Event{event("", "9")}, nil, 2, []string{"count"}},
+		"an object has changed":           {known(), []watch.Event{event("a", "9")}, map[string]int{"default/a": 1}, 2, []string{"default/a", "default/a", "count"}},
+		"one was written before":          {known("default/b"), []watch.Event{event("", "9")}, nil, 2, []string{"default/b", "count"}},
+		"it is another number of objects": {known(), []watch.Event{event("", "9")}, nil, 3, []string{"count", "all", "all"}},
+		"an object does not become equal": {known(), []watch.Event{event("a", "9")}, map[string]int{"default/a": 9}, 2, []string{"default/a", "default/a", "default/a", "default/a", "count", "all", "all"}},
+		"the history is over":             {known(), []watch.Event{expiredEvent()}, nil, 2, []string{"all", "all"}},
+		"another process has copied them": {nil, nil, nil, 2, []string{"all", "all"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			source := following(t, "9", 2, 10, test.history...)
@@ -316,7 +271,7 @@ func TestCopyFrozen(t *testing.T) {
 				position.tail, err = m.tail(t.Context(), thingsV1, position.revision)
 				require.NoError(t, err)
 			}
-			to := &recorder{there: test.there, differ: test.differ, items: list(t, m), since: sets.New(test.others...)}
+			to := &recorder{there: test.there, differ: test.differ, items: list(t, m)}
 			found, err := c.copyFrozen(t.Context(), []move{{Objects: &things, from: thingsV1}}, to)
 			require.NoError(t, err)
 			assert.NotNil(t, found["things"], "nothing is known of the things afterwards")

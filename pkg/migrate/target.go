@@ -32,7 +32,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/client-go/dynamic"
 
@@ -68,14 +67,10 @@ type target interface {
 	encode(move, *unstructured.Unstructured) (wanted, error)
 	// notable reports whether the state is to name an object. before is what the target has.
 	notable(object *unstructured.Unstructured, before *held) bool
-	// all returns the target's objects of a resource, by key, and a revision from before they were
-	// read. one returns one object, or nil.
-	all(context.Context, move) (map[string]held, int64, error)
+	// all returns the target's objects of a resource, by key. one returns one object, or nil.
+	all(context.Context, move) (map[string]held, error)
 	one(ctx context.Context, move move, key string) (*held, error)
 	count(context.Context, move) (int, error)
-	// written returns the objects that were written after a revision, and the revision that it has
-	// read up to.
-	written(ctx context.Context, move move, since int64) (keys sets.Set[string], now int64, err error)
 	// write writes an object, or deletes it if none is wanted.
 	write(ctx context.Context, move move, key string, before *held, after *wanted) error
 }
@@ -89,47 +84,31 @@ type inEtcd struct {
 	decode func(ctx context.Context, move move, key string, value []byte) (held, error)
 }
 
-func (e inEtcd) all(ctx context.Context, move move) (map[string]held, int64, error) {
+func (e inEtcd) all(ctx context.Context, move move) (map[string]held, error) {
 	found := map[string]held{}
-	revision, err := e.each(ctx, move, func(key string, kv *mvccpb.KeyValue) (err error) {
+	err := e.each(ctx, move, func(key string, kv *mvccpb.KeyValue) (err error) {
 		found[key], err = e.decoded(ctx, move, kv)
 		return err
 	})
-	return found, revision, err
+	return found, err
 }
 
-func (e inEtcd) written(ctx context.Context, move move, since int64) (sets.Set[string], int64, error) {
-	found := sets.New[string]()
-	now, err := e.each(ctx, move, func(key string, kv *mvccpb.KeyValue) error {
-		if kv.ModRevision > since {
-			found.Insert(key)
-		}
-		return nil
-	}, clientv3.WithKeysOnly())
-	return found, now, err
-}
-
-// each calls a function for all keys of a resource, and returns a revision from before they were
-// read.
-func (e inEtcd) each(ctx context.Context, move move, do func(key string, kv *mvccpb.KeyValue) error, options ...clientv3.OpOption) (revision int64, err error) {
+// each calls a function for all keys of a resource.
+func (e inEtcd) each(ctx context.Context, move move, do func(key string, kv *mvccpb.KeyValue) error) error {
 	prefix := e.prefix(move)
-	options = append(options, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(pageSize))
 	for key := prefix; ; {
-		response, err := e.Get(ctx, key, options...)
+		response, err := e.Get(ctx, key, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(pageSize))
 		if err != nil {
-			return 0, fmt.Errorf("reading the %s from %s: %w", move.GroupResource, e.name, err)
-		}
-		if revision == 0 {
-			revision = response.Header.Revision
+			return fmt.Errorf("reading the %s from %s: %w", move.GroupResource, e.name, err)
 		}
 		for _, kv := range response.Kvs {
 			key = string(kv.Key)
 			if err := do(strings.TrimPrefix(key, prefix), kv); err != nil {
-				return 0, err
+				return err
 			}
 		}
 		if !response.More {
-			return revision, nil
+			return nil
 		}
 		key += "\x00"
 	}
@@ -404,13 +383,13 @@ func (m throughKube) held(move move, object *unstructured.Unstructured) (held, e
 	return found, err
 }
 
-func (m throughKube) all(ctx context.Context, move move) (map[string]held, int64, error) {
+func (m throughKube) all(ctx context.Context, move move) (map[string]held, error) {
 	found := map[string]held{}
 	_, err := m.list(ctx, m.resource(move), func(object *unstructured.Unstructured) (err error) {
 		found[keyOf(object)], err = m.held(move, object)
 		return err
 	})
-	return found, 0, err
+	return found, err
 }
 
 func (m throughKube) one(ctx context.Context, move move, key string) (*held, error) {
@@ -425,11 +404,6 @@ func (m throughKube) one(ctx context.Context, move move, key string) (*held, err
 func (m throughKube) count(ctx context.Context, move move) (int, error) {
 	_, count, err := m.revisionNow(ctx, m.resource(move))
 	return count, err
-}
-
-// written returns no objects: all are compared at the end.
-func (throughKube) written(context.Context, move, int64) (sets.Set[string], int64, error) {
-	return nil, 0, nil
 }
 
 func (m throughKube) write(ctx context.Context, move move, key string, before *held, after *wanted) error {
