@@ -18,7 +18,6 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
@@ -27,9 +26,11 @@ import (
 	"strings"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
@@ -78,7 +79,7 @@ func (s *session) addBypass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	conversions := map[string]json.RawMessage{}
+	conversions := map[string]*apiextensionsv1.CustomResourceConversion{}
 	maps.Copy(conversions, s.state.Conversions)
 	for _, d := range found {
 		if _, saved := conversions[d.Name]; !saved || !d.has(BypassVersion) {
@@ -202,8 +203,11 @@ func (s *session) withoutBypass(d definition, definition *unstructured.Unstructu
 	if err != nil || !d.has(BypassVersion) {
 		return err
 	}
-	var conversion map[string]any
-	if saved, ok := s.state.Conversions[d.Name]; ok && json.Unmarshal(saved, &conversion) == nil && conversion != nil {
+	if saved := s.state.Conversions[d.Name]; saved != nil {
+		conversion, err := runtime.DefaultUnstructuredConverter.ToUnstructured(saved)
+		if err != nil {
+			return err
+		}
 		_ = unstructured.SetNestedMap(definition.Object, conversion, "spec", "conversion")
 	}
 	return unstructured.SetNestedSlice(definition.Object, withoutVersion(versions), "spec", "versions")

@@ -23,15 +23,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 
@@ -47,45 +48,18 @@ func (m *Migration) definitionClient() dynamic.ResourceInterface {
 	return m.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 }
 
-// definition has the fields of a CustomResourceDefinition that matter here.
+// definition is a CustomResourceDefinition, and the object that it was read from.
 type definition struct {
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              struct {
-		Group string `json:"group"`
-		Names struct {
-			Plural string `json:"plural"`
-			Kind   string `json:"kind"`
-		} `json:"names"`
-		Scope    string `json:"scope"`
-		Versions []struct {
-			Name    string `json:"name"`
-			Served  bool   `json:"served"`
-			Storage bool   `json:"storage"`
-		} `json:"versions"`
-		Conversion json.RawMessage `json:"conversion,omitempty"`
-	} `json:"spec"`
-	Status struct {
-		StoredVersions []string           `json:"storedVersions,omitempty"`
-		Conditions     []metav1.Condition `json:"conditions,omitempty"`
-	} `json:"status"`
-	// object is the whole definition.
+	apiextensionsv1.CustomResourceDefinition
 	object *unstructured.Unstructured
-}
-
-// established reports whether kube-apiserver has accepted the names.
-func (d definition) established() bool {
-	return meta.IsStatusConditionTrue(d.Status.Conditions, "Established")
 }
 
 // converts reports whether a webhook converts between the versions.
 func (d definition) converts() bool { return byWebhook(d.Spec.Conversion) }
 
 // byWebhook reports whether a webhook does a conversion.
-func byWebhook(conversion json.RawMessage) bool {
-	var of struct {
-		Strategy string `json:"strategy"`
-	}
-	return json.Unmarshal(conversion, &of) == nil && of.Strategy == "Webhook"
+func byWebhook(conversion *apiextensionsv1.CustomResourceConversion) bool {
+	return conversion != nil && conversion.Strategy == apiextensionsv1.WebhookConverter
 }
 
 // served returns the names of the versions that clients have, see cluster.ServedAnnotation.
@@ -106,12 +80,7 @@ func (d definition) hidden() bool { return len(d.servedByKube()) == 0 }
 
 // has reports whether there is a version, served or not.
 func (d definition) has(name string) bool {
-	for _, version := range d.Spec.Versions {
-		if version.Name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.Spec.Versions, func(version apiextensionsv1.CustomResourceDefinitionVersion) bool { return version.Name == name })
 }
 
 // stored returns the resource in its storage version.
@@ -133,15 +102,10 @@ func (m *Migration) definitions(ctx context.Context) ([]definition, error) {
 	}
 	var found []definition
 	for _, item := range list.Items {
-		var d definition
-		content, err := item.MarshalJSON()
-		if err == nil {
-			err = json.Unmarshal(content, &d)
-		}
-		if err != nil {
+		d := definition{object: &item}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &d.CustomResourceDefinition); err != nil {
 			return nil, fmt.Errorf("the CustomResourceDefinition %s can't be read: %w", item.GetName(), err)
 		}
-		d.object = &item
 		if d.Spec.Group == m.config.Group {
 			found = append(found, d)
 		}
@@ -168,12 +132,11 @@ func (m *Migration) moves(ctx context.Context) ([]move, error) {
 
 // storeOf returns the server's store for a definition's resource, or nil.
 func (m *Migration) storeOf(d definition) *keys.Objects {
-	for i := range m.config.Stores {
-		if m.config.Stores[i].Resource == d.Spec.Names.Plural {
-			return &m.config.Stores[i]
-		}
+	i := slices.IndexFunc(m.config.Stores, func(store keys.Objects) bool { return store.Resource == d.Spec.Names.Plural })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &m.config.Stores[i]
 }
 
 // move is a resource that moves.
@@ -222,10 +185,16 @@ func continueAfter(err error) string {
 	return status.Status().Continue
 }
 
-// digests returns hashes of each definition's UID and fields of its spec, by name. They leave out
-// this program's own changes.
-func (s *session) digests(found []definition) (map[string]map[string]string, error) {
-	all := map[string]map[string]string{}
+// Digest identifies a definition.
+type Digest struct {
+	UID types.UID `json:"uid"`
+	// Spec is a hash.
+	Spec string `json:"spec"`
+}
+
+// digests returns a Digest of each definition, by name. They leave out this program's own changes.
+func (s *session) digests(found []definition) (map[string]Digest, error) {
+	all := map[string]Digest{}
 	for _, d := range found {
 		object := d.object.DeepCopy()
 		if err := errors.Join(s.withoutBypass(d, object), cluster.Unhide(object)); err != nil {
@@ -233,20 +202,12 @@ func (s *session) digests(found []definition) (map[string]map[string]string, err
 		}
 		// A renewed certificate changes nothing about the objects.
 		unstructured.RemoveNestedField(object.Object, "spec", "conversion", "webhook", "clientConfig", "caBundle")
-		digests := map[string]string{"metadata.uid": string(d.UID)}
-		spec, _, err := unstructured.NestedMap(object.Object, "spec")
+		spec, err := json.Marshal(object.Object["spec"])
 		if err != nil {
 			return nil, err
 		}
-		for field, value := range spec {
-			data, err := json.Marshal(value)
-			if err != nil {
-				return nil, err
-			}
-			sum := sha256.Sum256(data)
-			digests["spec."+field] = hex.EncodeToString(sum[:16])
-		}
-		all[d.Name] = digests
+		sum := sha256.Sum256(spec)
+		all[d.Name] = Digest{d.UID, hex.EncodeToString(sum[:16])}
 	}
 	return all, nil
 }
@@ -254,9 +215,6 @@ func (s *session) digests(found []definition) (map[string]map[string]string, err
 // unchanged returns an error if the definitions have changed since the migration began. The plan
 // was about the earlier ones, and the objects were copied for them.
 func (s *session) unchanged(ctx context.Context) error {
-	if s.state.Definitions == nil {
-		return nil // An older release has begun it.
-	}
 	found, err := s.definitions(ctx)
 	if err != nil {
 		return err
@@ -279,8 +237,10 @@ func (s *session) unchanged(ctx context.Context) error {
 			changes = append(changes, name+" is gone")
 		case !known:
 			changes = append(changes, name+" is new")
-		case !maps.Equal(before, after):
-			changes = append(changes, name+" has another "+strings.Join(differing(before, after), ", "))
+		case before.UID != after.UID:
+			changes = append(changes, name+" was deleted and created again")
+		case before != after:
+			changes = append(changes, name+" has another spec")
 		}
 	}
 	if len(changes) == 0 {
@@ -288,15 +248,4 @@ func (s *session) unchanged(ctx context.Context) error {
 	}
 	return fmt.Errorf("the CustomResourceDefinitions of %s have changed since the migration began: %s; clients use them as before: "+
 		"change them back and run this again, or run \"migrate abort\", and then plan and run a migration of what they define now", s.state.Group, strings.Join(changes, "; "))
-}
-
-// differing returns the keys whose values differ.
-func differing(before, after map[string]string) (keys []string) {
-	for key := range sets.KeySet(before).Union(sets.KeySet(after)) {
-		if before[key] != after[key] {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	return keys
 }

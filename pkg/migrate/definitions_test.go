@@ -18,13 +18,13 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -67,12 +67,11 @@ func TestChangedDefinitions(t *testing.T) {
 		"labels":             {usualDefinition, []string{in(usualDefinition, `"metadata": {`, `"metadata": {"labels": {"a": "b"}, `)}, ""},
 		"status":             {usualDefinition, []string{in(usualDefinition, `["v1"]`, `["v1", "v1beta1"]`)}, ""},
 		"a certificate":      {converted, []string{in(converted, `YQ==`, `Yg==`)}, ""},
-		"a conversion":       {converted, []string{in(converted, `https://a`, `https://b`)}, "things.example.com has another spec.conversion"},
-		"a schema":           {usualDefinition, []string{in(usualDefinition, `"name": "v1", `, `"name": "v1", "schema": {}, `)}, "things.example.com has another spec.versions"},
-		"scope and names":    {usualDefinition, []string{in(in(usualDefinition, `"Namespaced"`, `"Cluster"`), `"Thing"`, `"Other"`)}, "things.example.com has another spec.names, spec.scope"},
+		"a conversion":       {converted, []string{in(converted, `https://a`, `https://b`)}, "things.example.com has another spec"},
+		"a schema":           {usualDefinition, []string{in(usualDefinition, `"name": "v1", `, `"name": "v1", "schema": {}, `)}, "things.example.com has another spec"},
 		"another definition": {usualDefinition, []string{usualDefinition, otherDefinition}, "others.example.com is new"},
 		"no definition":      {usualDefinition, nil, "things.example.com is gone"},
-		"made again":         {usualDefinition, []string{in(usualDefinition, `"metadata": {`, `"metadata": {"uid": "2", `)}, "things.example.com has another metadata.uid"},
+		"made again":         {usualDefinition, []string{in(usualDefinition, `"metadata": {`, `"metadata": {"uid": "2", `)}, "things.example.com was deleted and created again"},
 		"a deletion":         {usualDefinition, []string{in(usualDefinition, `"metadata": {`, `"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", `)}, "things.example.com is being deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +129,7 @@ func TestOwnChanges(t *testing.T) {
 	require.NoError(t, err)
 	c, err := m.begin(t.Context(), Copying, found...)
 	require.NoError(t, err)
-	c.state.Conversions = map[string]json.RawMessage{"things.example.com": found[0].Spec.Conversion}
+	c.state.Conversions = map[string]*apiextensionsv1.CustomResourceConversion{"things.example.com": found[0].Spec.Conversion}
 	for name, change := range map[string][]string{
 		"a version more": {`"versions": [`, `"versions": [{"name": "migrate", "served": true, "storage": false}, `, webhook, `"conversion": {"strategy": "None"}`},
 		"hidden":         {`"served": true`, `"served": false`, `"metadata": {`, `"metadata": {"annotations": {"crd-apiserver/served": "v1"}, `},

@@ -320,10 +320,10 @@ func (s *session) through(ctx context.Context, d direction) error {
 
 // movable returns the resources that move, or an error if they can't move now.
 func (s *session) movable(ctx context.Context, d direction) ([]move, error) {
-	if err := s.unchanged(ctx); err != nil {
+	if err := s.checkUsed(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.checkUsed(ctx); err != nil {
+	if err := s.unchanged(ctx); err != nil {
 		return nil, err
 	}
 	if _, err := s.checkRevision(ctx, s.state.Returning); err != nil {

@@ -28,6 +28,7 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes"
@@ -163,14 +164,14 @@ func TestLongestWrite(t *testing.T) {
 	for name, test := range map[string]struct {
 		webhooks      []admissionregistrationv1.ValidatingWebhook
 		before, after string
-		saved         map[string]json.RawMessage
+		saved         map[string]*apiextensionsv1.CustomResourceConversion
 		want          time.Duration
 	}{
 		"none":                   {},
 		"of another group":       {webhooks: []admissionregistrationv1.ValidatingWebhook{webhook("apps", 30)}},
 		"the longest":            {webhooks: []admissionregistrationv1.ValidatingWebhook{webhook("example.com", 5), webhook("*", 10), webhook("apps", 30)}, want: 10 * time.Second},
 		"one that converts":      {before: none, after: byWebhook, want: writeLimit},
-		"one that has converted": {saved: map[string]json.RawMessage{"things.example.com": json.RawMessage("{" + byWebhook + "}")}, want: writeLimit},
+		"one that has converted": {saved: map[string]*apiextensionsv1.CustomResourceConversion{"things.example.com": {Strategy: "Webhook"}}, want: writeLimit},
 		"one with nothing to convert": {before: none + `},
 		"versions": [{"name": "v1", "served": true, "storage": true}, {"name": "v1beta1", "served": false, "storage": false}]`, after: byWebhook + `}, "versions": [{"name": "v1", "served": true, "storage": true}]`},
 	} {

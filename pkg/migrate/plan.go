@@ -32,6 +32,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -183,13 +185,13 @@ func (p *plan) checkDefinitions(_ context.Context, found []definition) error {
 			p.fail(NotStored, "use a server that has it: a group moves as a whole", "the server does not store %s", d.Name)
 			continue
 		}
-		if !d.established() {
+		if !apihelpers.IsCRDConditionTrue(&d.CustomResourceDefinition, apiextensionsv1.Established) {
 			p.fail(NotEstablished, "free the names that another definition has, and wait for the condition Established", "the CustomResourceDefinition %s is not established, so that its objects can't be read", d.Name)
 		}
 		if store.Kind != d.Spec.Names.Kind {
 			p.fail(KindDiffers, "use a server with the same kinds", "the kind of %s is %s, and at the server %s", d.Name, d.Spec.Names.Kind, store.Kind)
 		}
-		if scope := map[bool]string{true: "Namespaced", false: "Cluster"}[store.Namespaced]; scope != d.Spec.Scope {
+		if scope := map[bool]apiextensionsv1.ResourceScope{true: apiextensionsv1.NamespaceScoped, false: apiextensionsv1.ClusterScoped}[store.Namespaced]; scope != d.Spec.Scope {
 			p.fail(ScopeDiffers, "use a server with the same scope", "the scope of %s is %s, and at the server %s", d.Name, d.Spec.Scope, scope)
 		}
 		if len(d.served()) == 0 {

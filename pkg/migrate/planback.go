@@ -71,7 +71,7 @@ func (m *Migration) checkCopies(ctx context.Context, state State) error {
 	}
 	found, err := m.definitions(ctx)
 	for _, d := range found {
-		if before := state.Definitions[d.Name]["metadata.uid"]; before != "" && before != string(d.UID) {
+		if before := state.Definitions[d.Name].UID; before != "" && before != d.UID {
 			return errAllNew
 		}
 	}

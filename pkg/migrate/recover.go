@@ -68,7 +68,7 @@ func (m *Migration) abandoned(ctx context.Context) (state State, abandoned bool,
 	if err != nil {
 		return state, false, err
 	}
-	if state.Lease == 0 || !state.unsettled() {
+	if !state.unsettled() {
 		return state, false, nil
 	}
 	lease, err := m.config.Etcd.TimeToLive(ctx, state.Lease)

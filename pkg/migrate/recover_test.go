@@ -25,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/client/v3"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,7 +45,6 @@ func TestRecover(t *testing.T) {
 	granted, err := etcd.Grant(t.Context(), leaseSeconds)
 	require.NoError(t, err)
 	const (
-		none    clientv3.LeaseID = 0
 		expired clientv3.LeaseID = 1
 		gone    Phase            = "none"
 		denied                   = "a migration of example.com has ended in the phase Freezing, in which clients can't write, and this server is no cluster administrator, so it can't end that: " +
@@ -60,27 +60,26 @@ func TestRecover(t *testing.T) {
 		want      Phase
 		err       string
 	}{
-		"copying":                    {phase: Copying, lease: expired, want: Copying},
-		"copying, back":              {phase: Copying, returning: true, lease: expired, want: Moved},
-		"copying, back, alive":       {phase: Copying, returning: true, lease: granted.ID, want: Copying},
-		"copying, back, forbidden":   {phase: Copying, returning: true, lease: expired, forbidden: true, want: Copying, err: unchanged},
-		"freezing":                   {phase: Freezing, lease: expired, want: Copying},
-		"freezing, alive":            {phase: Freezing, lease: granted.ID, want: Freezing},
-		"freezing, an older release": {phase: Freezing, lease: none, want: Freezing},
-		"freezing, forbidden":        {phase: Freezing, lease: expired, forbidden: true, want: Freezing, err: denied},
-		"freezing, back":             {phase: Freezing, returning: true, lease: expired, want: Copying},
-		"switching":                  {phase: Switching, lease: expired, want: gone},
-		"switching, alive":           {phase: Switching, lease: granted.ID, want: Switching},
-		"switching, back":            {phase: Switching, returning: true, lease: expired, want: Moved},
-		"releasing":                  {phase: Releasing, lease: expired, want: Moved},
-		"releasing, alive":           {phase: Releasing, lease: granted.ID, want: Releasing},
-		"releasing, back":            {phase: Releasing, returning: true, lease: expired, want: Returned},
-		"aborting":                   {phase: Aborting, lease: expired, want: gone},
-		"aborting, alive":            {phase: Aborting, lease: granted.ID, want: Aborting},
-		"aborting, back":             {phase: Aborting, returning: true, lease: expired, want: Moved},
-		"moved":                      {phase: Moved, lease: expired, want: Moved},
-		"returned":                   {phase: Returned, returning: true, lease: expired, want: Returned},
-		"no migration":               {want: gone},
+		"copying":                  {phase: Copying, lease: expired, want: Copying},
+		"copying, back":            {phase: Copying, returning: true, lease: expired, want: Moved},
+		"copying, back, alive":     {phase: Copying, returning: true, lease: granted.ID, want: Copying},
+		"copying, back, forbidden": {phase: Copying, returning: true, lease: expired, forbidden: true, want: Copying, err: unchanged},
+		"freezing":                 {phase: Freezing, lease: expired, want: Copying},
+		"freezing, alive":          {phase: Freezing, lease: granted.ID, want: Freezing},
+		"freezing, forbidden":      {phase: Freezing, lease: expired, forbidden: true, want: Freezing, err: denied},
+		"freezing, back":           {phase: Freezing, returning: true, lease: expired, want: Copying},
+		"switching":                {phase: Switching, lease: expired, want: gone},
+		"switching, alive":         {phase: Switching, lease: granted.ID, want: Switching},
+		"switching, back":          {phase: Switching, returning: true, lease: expired, want: Moved},
+		"releasing":                {phase: Releasing, lease: expired, want: Moved},
+		"releasing, alive":         {phase: Releasing, lease: granted.ID, want: Releasing},
+		"releasing, back":          {phase: Releasing, returning: true, lease: expired, want: Returned},
+		"aborting":                 {phase: Aborting, lease: expired, want: gone},
+		"aborting, alive":          {phase: Aborting, lease: granted.ID, want: Aborting},
+		"aborting, back":           {phase: Aborting, returning: true, lease: expired, want: Moved},
+		"moved":                    {phase: Moved, lease: expired, want: Moved},
+		"returned":                 {phase: Returned, returning: true, lease: expired, want: Returned},
+		"no migration":             {want: gone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene := usualScene()
@@ -126,7 +125,7 @@ func TestRecoverDefinitions(t *testing.T) {
 		"finish": {Phase: Moved},
 	} {
 		t.Run(name, func(t *testing.T) {
-			state.Lease, state.Writer, state.Conversions = 1, "ended", map[string]json.RawMessage{"things.example.com": json.RawMessage(conversion)}
+			state.Lease, state.Writer, state.Conversions = 1, "ended", map[string]*apiextensionsv1.CustomResourceConversion{"things.example.com": {Strategy: "Webhook"}}
 			saved, err := json.Marshal(state)
 			require.NoError(t, err)
 			scene := usualScene()

@@ -26,6 +26,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/client/v3"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -65,11 +66,10 @@ type State struct {
 	Changed time.Time `json:"changed"`
 	// Writer identifies the process that has changed it last.
 	Writer types.UID `json:"writer,omitempty"`
-	// Lease is a lease of the server's etcd that expires when that process has ended. Older
-	// releases had none.
+	// Lease is a lease of the server's etcd that expires when that process has ended.
 	Lease clientv3.LeaseID `json:"lease,omitempty"`
-	// Definitions are hashes of the definitions as the objects began to move, by name and field.
-	Definitions map[string]map[string]string `json:"definitions,omitempty"`
+	// Definitions are those as the objects began to move, by name.
+	Definitions map[string]Digest `json:"definitions,omitempty"`
 	// Objects are the numbers of objects in the last comparison of all, by resource.
 	Objects map[string]int `json:"objects,omitempty"`
 	// Revisions are those of the last comparison that found all objects equal, by resource. They
@@ -87,7 +87,7 @@ type State struct {
 	// way back: at most as many as an error can name.
 	NewUIDs []string `json:"newUIDs,omitempty"`
 	// Conversions are those of the definitions before they got BypassVersion, by their names.
-	Conversions map[string]json.RawMessage `json:"conversions,omitempty"`
+	Conversions map[string]*apiextensionsv1.CustomResourceConversion `json:"conversions,omitempty"`
 	// Registered are the specs of the APIServices from before the objects began to move back, by
 	// name.
 	Registered map[string]apiregistrationv1.APIServiceSpec `json:"registered,omitempty"`

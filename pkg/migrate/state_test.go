@@ -32,6 +32,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
@@ -59,7 +60,7 @@ const savedState = `{
 	"started": "2026-01-01T00:00:00Z",
 	"changed": "2026-01-01T00:01:00Z",
 	"lease": 7587899184414435001,
-	"definitions": {"things.example.com": {"metadata.uid": "1", "spec.scope": "abc"}},
+	"definitions": {"things.example.com": {"uid": "1", "spec": "abc"}},
 	"objects": {"things": 3},
 	"revisions": {"things": "41"},
 	"prefixes": ["/registry/example.com/things/"],
@@ -80,10 +81,10 @@ func TestSavedState(t *testing.T) {
 	at := func(minute int) time.Time { return time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC) }
 	want := State{
 		Group: "example.com", Phase: Switching, Started: at(0), Changed: at(1), Lease: 7587899184414435001,
-		Definitions: map[string]map[string]string{"things.example.com": {"metadata.uid": "1", "spec.scope": "abc"}},
+		Definitions: map[string]Digest{"things.example.com": {UID: "1", Spec: "abc"}},
 		Objects:     map[string]int{"things": 3}, Revisions: map[string]string{"things": "41"}, Finalized: []string{"things/default/a"},
 		Switched: at(2), Returning: true, NewUIDs: []string{"things/default/b"},
-		Conversions: map[string]json.RawMessage{"things.example.com": json.RawMessage(`{"strategy": "None"}`)}, Service: "server/server",
+		Conversions: map[string]*apiextensionsv1.CustomResourceConversion{"things.example.com": {Strategy: "None"}}, Service: "server/server",
 		Prefixes: []string{"/registry/example.com/things/"},
 		Registered: map[string]apiregistrationv1.APIServiceSpec{"v1.example.com": {
 			Service: &apiregistrationv1.ServiceReference{Namespace: "server", Name: "server", Port: new(int32(443))},

@@ -160,7 +160,7 @@ func TestPlan(t *testing.T) {
 		patch(`[{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/weight", "value": {"type": "string"}}]`)
 		code, _, stderr := c.migrate(t, "run")
 		require.Equal(t, 1, code)
-		require.Contains(t, stderr, "have changed since the migration began: pizzas."+restaurant.GroupName+" has another spec.versions; clients use them as before: ")
+		require.Contains(t, stderr, "have changed since the migration began: pizzas."+restaurant.GroupName+" has another spec; clients use them as before: ")
 		require.Equal(t, "Copying", c.phase(t))
 		require.NoError(t, c.createPizza(t, c.restaurant(), "during", nil))
 		require.NoError(t, c.pizzas().Delete(t.Context(), "during", metav1.DeleteOptions{}))
