@@ -18,6 +18,7 @@ package migrate
 
 import (
 	"context"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +29,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -81,27 +83,27 @@ func TestChangedDefinitions(t *testing.T) {
 			m.config.Report = func(Progress) {}
 			found, err := m.definitions(t.Context())
 			require.NoError(t, err)
-			_, err = m.begin(t.Context(), Copying, found...)
+			err = m.begin(t.Context(), Copying, found...)
 			require.NoError(t, err)
 			define(t, m, test.after...)
-			c, err := m.resume(t.Context(), anyState) // By another process.
+			err = m.resume(t.Context(), anyState) // By another process.
 			require.NoError(t, err)
 			if test.want == "" {
-				assert.NoError(t, c.unchanged(t.Context()))
+				assert.NoError(t, m.unchanged(t.Context()))
 				return
 			}
 			want := "the CustomResourceDefinitions of example.com have changed since the migration began: " + test.want + "; clients use them as before: " +
 				"change them back and run this again, or run \"migrate abort\", and then plan and run a migration of what they define now"
 			for phase, step := range map[Phase]func(context.Context) error{
-				Copying:   func(ctx context.Context) error { return c.copyAll(ctx, c.there()) },
-				Freezing:  func(ctx context.Context) error { return c.freezeAndCompare(ctx, c.there()) },
-				Switching: func(ctx context.Context) error { return c.switchVersions(ctx) },
+				Copying:   func(ctx context.Context) error { return m.copyAll(ctx, m.forward()) },
+				Freezing:  func(ctx context.Context) error { return m.freezeAndCompare(ctx, m.forward()) },
+				Switching: func(ctx context.Context) error { return m.switchVersions(ctx) },
 			} {
-				c.state.Phase = phase
+				m.state.Phase = phase
 				kube := m.kube.(*kubefake.Clientset)
 				kube.ClearActions()
 				require.EqualError(t, step(t.Context()), want, phase)
-				assert.Equal(t, Copying, c.state.Phase, "after %s", phase)
+				assert.Equal(t, Copying, m.state.Phase, "after %s", phase)
 				thawed := slices.ContainsFunc(kube.Actions(), func(action clienttesting.Action) bool {
 					return action.Matches("get", "prioritylevelconfigurations")
 				})
@@ -127,16 +129,28 @@ func TestOwnChanges(t *testing.T) {
 	m.config.Report = func(Progress) {}
 	found, err := m.definitions(t.Context())
 	require.NoError(t, err)
-	c, err := m.begin(t.Context(), Copying, found...)
+	err = m.begin(t.Context(), Copying, found...)
 	require.NoError(t, err)
-	c.state.Conversions = map[string]*apiextensionsv1.CustomResourceConversion{"things.example.com": found[0].Spec.Conversion}
+	m.state.Conversions = map[string]*apiextensionsv1.CustomResourceConversion{"things.example.com": found[0].Spec.Conversion}
 	for name, change := range map[string][]string{
 		"a version more": {`"versions": [`, `"versions": [{"name": "migrate", "served": true, "storage": false}, `, webhook, `"conversion": {"strategy": "None"}`},
 		"hidden":         {`"served": true`, `"served": false`, `"metadata": {`, `"metadata": {"annotations": {"crd-apiserver/served": "v1"}, `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			define(t, m, strings.NewReplacer(change...).Replace(scene.definition))
-			assert.NoError(t, c.unchanged(t.Context()))
+			assert.NoError(t, m.unchanged(t.Context()))
 		})
+	}
+}
+
+func TestLocalPath(t *testing.T) {
+	for group, want := range map[string]string{
+		"argoproj.io":                            "/apis/io/v1/workflows.argoproj",
+		"restaurant.programming-kubernetes.info": "/apis/info/v1/workflows.restaurant.programming-kubernetes",
+		// Both groups may have moved.
+		"acme.cert-manager.io": "/apis/io/v1/workflows.acme.cert-manager",
+	} {
+		resource := local(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "workflows"})
+		assert.Equal(t, want, path.Join("/apis", resource.Group, resource.Version, resource.Resource))
 	}
 }

@@ -53,28 +53,28 @@ const deletionTimeout = 10 * time.Minute
 func (m *Migration) Finish(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s, err := m.resume(ctx, func(state State) error { return m.finishable(ctx, state) })
+	err := m.resume(ctx, func(state State) error { return m.finishable(ctx, state) })
 	if err != nil {
 		return err
 	}
-	if err := s.awaitEndOfWatches(ctx); err != nil {
+	if err := m.awaitEndOfWatches(ctx); err != nil {
 		return err
 	}
-	if err := m.finishable(ctx, s.state); err != nil {
+	if err := m.finishable(ctx, m.state); err != nil {
 		return err
 	}
 	switch {
-	case s.state.Phase == Returned:
-		err = s.finishBack(ctx)
-	case s.config.Defined:
-		err = s.finishDefined(ctx)
+	case m.state.Phase == Returned:
+		err = m.finishBack(ctx)
+	case m.config.Defined:
+		err = m.finishDefined(ctx)
 	default:
-		err = s.deleteDefinitions(ctx)
+		err = m.deleteDefinitions(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	return s.forget(ctx)
+	return m.forget(ctx)
 }
 
 // PlanFinish returns what keeps Finish from working, and what it would delete. It changes nothing.
@@ -234,18 +234,18 @@ func (p *plan) noteCopies(ctx context.Context, state State) error {
 
 // awaitEndOfWatches waits until no client watches the copies. Such a client would take their
 // deletion for that of the objects.
-func (s *session) awaitEndOfWatches(ctx context.Context) error {
-	return wait(ctx, time.Until(s.state.Switched.Add(endOfWatches)))
+func (m *Migration) awaitEndOfWatches(ctx context.Context) error {
+	return wait(ctx, time.Until(m.state.Switched.Add(endOfWatches)))
 }
 
 // finishBack removes the server's copies.
-func (s *session) finishBack(ctx context.Context) error {
-	if err := s.removeCopies(ctx); err != nil {
+func (m *Migration) finishBack(ctx context.Context) error {
+	if err := m.removeCopies(ctx); err != nil {
 		return err
 	}
 	// The group may have been registered again meanwhile.
-	s.optional(leftOver, s.allowCopies(ctx))
-	return s.annotate(ctx, "")
+	m.optional(leftOver, m.allowCopies(ctx))
+	return m.annotate(ctx, "")
 }
 
 // checkWritten returns an error if kube-apiserver has objects that were written there past the server, as while no
@@ -351,15 +351,15 @@ func (m *Migration) lost(ctx context.Context, move move, object *unstructured.Un
 }
 
 // finishDefined removes kube-apiserver's copies and leaves the definitions.
-func (s *session) finishDefined(ctx context.Context) error {
-	moves, err := s.movesBack(ctx)
+func (m *Migration) finishDefined(ctx context.Context) error {
+	moves, err := m.movesBack(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.checkWritten(ctx, s.state); err != nil {
-		return errors.Join(err, s.removeBypass(ctx))
+	if err := m.checkWritten(ctx, m.state); err != nil {
+		return errors.Join(err, m.removeBypass(ctx))
 	}
-	copies := s.atKube()
+	copies := m.atKube()
 	for _, move := range moves {
 		found, err := copies.all(ctx, move)
 		if err != nil {
@@ -370,22 +370,22 @@ func (s *session) finishDefined(ctx context.Context) error {
 				return fmt.Errorf("deleting kube-apiserver's copy of %s %s, so that the definition is not as it was: run this again; with --kube-etcd-servers, no webhook or policy can refuse it: %w", move.GroupResource, key, err)
 			}
 		}
-		s.progress("kube-apiserver has no %s of its own", move.GroupResource)
+		m.progress("kube-apiserver has no %s of its own", move.GroupResource)
 	}
-	return s.removeBypass(ctx)
+	return m.removeBypass(ctx)
 }
 
 // deleteDefinitions deletes the definitions, and with them kube-apiserver's copies.
-func (s *session) deleteDefinitions(ctx context.Context) error {
-	found, err := s.definitions(ctx)
+func (m *Migration) deleteDefinitions(ctx context.Context) error {
+	found, err := m.definitions(ctx)
 	if err != nil {
 		return err
 	}
 	// A user may have applied a definition again, so that it is served. Clients do not see that.
-	if err := s.hide(ctx, ""); err != nil {
+	if err := m.hide(ctx, ""); err != nil {
 		return err
 	}
-	client := s.definitionClient()
+	client := m.definitionClient()
 	for _, d := range found {
 		if err := client.Delete(ctx, d.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("deleting the CustomResourceDefinition %s: %w", d.Name, err)
@@ -403,9 +403,9 @@ func (s *session) deleteDefinitions(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.progress("%s is deleted", d.Name)
+		m.progress("%s is deleted", d.Name)
 	}
-	s.optional(leftOver, s.allowCopies(ctx))
+	m.optional(leftOver, m.allowCopies(ctx))
 	return nil
 }
 
@@ -434,13 +434,13 @@ func (m *Migration) checkNewVersions(ctx context.Context, state State) error {
 }
 
 // removeCopies removes the objects from the server's etcd.
-func (s *session) removeCopies(ctx context.Context) error {
-	for _, store := range s.config.Stores {
-		if _, err := s.write(ctx, clientv3.OpDelete(store.Prefix, clientv3.WithPrefix())); err != nil {
+func (m *Migration) removeCopies(ctx context.Context) error {
+	for _, store := range m.config.Stores {
+		if _, err := m.write(ctx, clientv3.OpDelete(store.Prefix, clientv3.WithPrefix())); err != nil {
 			return err
 		}
-		s.progress("the server has no %s", store.GroupResource)
+		m.progress("the server has no %s", store.GroupResource)
 	}
-	_, err := s.write(ctx, clientv3.OpDelete(s.config.HistoryKey))
+	_, err := m.write(ctx, clientv3.OpDelete(m.config.HistoryKey))
 	return err
 }

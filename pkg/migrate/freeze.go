@@ -100,64 +100,64 @@ func (m *Migration) frozenVersions(ctx context.Context) ([]string, error) {
 }
 
 // freeze returns once every kube-apiserver keeps clients from writing.
-func (s *session) freeze(ctx context.Context) error {
-	if s.frozen {
+func (m *Migration) freeze(ctx context.Context) error {
+	if m.frozen {
 		return nil
 	}
-	if !s.state.Returning {
+	if !m.state.Returning {
 		// Of a group that was registered before.
-		if err := s.allowCopies(ctx); err != nil {
+		if err := m.allowCopies(ctx); err != nil {
 			return err
 		}
 	}
-	versions, err := s.frozenVersions(ctx)
+	versions, err := m.frozenVersions(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.hold(ctx, s.freezeName(), writes()...); err != nil {
+	if err := m.hold(ctx, m.freezeName(), writes()...); err != nil {
 		return err
 	}
-	s.held = time.Now()
-	if err := cluster.Apply(ctx, s.dynamic, s.dryRun, s.denying(s.freezeName(), versions, "false")...); err != nil {
+	m.held = time.Now()
+	if err := cluster.Apply(ctx, m.dynamic, m.dryRun, m.denying(m.freezeName(), versions, "false")...); err != nil {
 		return err
 	}
-	if err := eventually(ctx, freezeTimeout, s.denied); err != nil {
+	if err := eventually(ctx, freezeTimeout, m.denied); err != nil {
 		return fmt.Errorf("kube-apiserver does not keep clients from writing: %w", err)
 	}
-	s.frozen = true
-	longest, err := s.longestWrite(ctx)
+	m.frozen = true
+	longest, err := m.longestWrite(ctx)
 	if err != nil {
 		return err
 	}
 	if longest == writeLimit {
-		s.progress("waiting for %s, since a webhook that converts objects may still have one that is then stored", longest)
+		m.progress("waiting for %s, since a webhook that converts objects may still have one that is then stored", longest)
 	}
 	return wait(ctx, max(cluster.SettleTime, longest))
 }
 
 // longestWrite returns how long a write may take after the policy, which may not have existed yet. Validating webhooks
 // are called then, and have timeouts. Webhooks that convert are called last, and have none.
-func (s *session) longestWrite(ctx context.Context) (longest time.Duration, err error) {
-	found, err := s.definitions(ctx)
+func (m *Migration) longestWrite(ctx context.Context) (longest time.Duration, err error) {
+	found, err := m.definitions(ctx)
 	if err != nil {
 		return 0, err
 	}
 	for _, d := range found {
-		if len(d.Spec.Versions) > 1 && (d.converts() || byWebhook(s.state.Conversions[d.Name])) {
+		if len(d.Spec.Versions) > 1 && (d.converts() || byWebhook(m.state.Conversions[d.Name])) {
 			return writeLimit, nil
 		}
 	}
-	configurations, err := s.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	configurations, err := m.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("reading the webhooks: %w", err)
 	}
 	resources := sets.New[string]()
-	for _, store := range s.config.Stores {
+	for _, store := range m.config.Stores {
 		resources.Insert(store.Resource)
 	}
 	for _, configuration := range configurations.Items {
 		for _, webhook := range configuration.Webhooks {
-			if admission.Concern(webhook.Rules, s.config.Group, resources.Has) && webhook.TimeoutSeconds != nil {
+			if admission.Concern(webhook.Rules, m.config.Group, resources.Has) && webhook.TimeoutSeconds != nil {
 				longest = max(longest, time.Duration(*webhook.TimeoutSeconds)*time.Second)
 			}
 		}
@@ -193,16 +193,16 @@ func (m *Migration) holding(ctx context.Context, name string, verbs ...string) (
 }
 
 // hold makes kube-apiserver hold requests of clients.
-func (s *session) hold(ctx context.Context, name string, verbs ...string) error {
-	objects, err := s.holding(ctx, name, verbs...)
+func (m *Migration) hold(ctx context.Context, name string, verbs ...string) error {
+	objects, err := m.holding(ctx, name, verbs...)
 	if err != nil {
 		return err
 	}
-	if err := cluster.Apply(ctx, s.dynamic, s.dryRun, objects...); err != nil {
+	if err := cluster.Apply(ctx, m.dynamic, m.dryRun, objects...); err != nil {
 		return err
 	}
 	err = eventually(ctx, cluster.SettleTime, func(ctx context.Context) error {
-		applied, err := s.kube.FlowcontrolV1().FlowSchemas().Get(ctx, name, metav1.GetOptions{})
+		applied, err := m.kube.FlowcontrolV1().FlowSchemas().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ func (s *session) hold(ctx context.Context, name string, verbs ...string) error 
 		return errors.New("kube-apiserver has not accepted it")
 	})
 	if err != nil {
-		s.progress("kube-apiserver does not hold requests, so that they may fail until the freeze ends: the FlowSchema %s: %v", name, err)
+		m.progress("kube-apiserver does not hold requests, so that they may fail until the freeze ends: the FlowSchema %s: %v", name, err)
 	}
 	return cluster.Settle(ctx)
 }

@@ -179,8 +179,9 @@ func TestLongestWrite(t *testing.T) {
 			scene := usualScene()
 			scene.inDefinition(test.before, test.after)
 			scene.kube = append(scene.kube, &admissionregistrationv1.ValidatingWebhookConfiguration{Webhooks: test.webhooks})
-			s := &session{Migration: scene.migration(t, etcd), state: State{Conversions: test.saved}}
-			longest, err := s.longestWrite(t.Context())
+			m := scene.migration(t, etcd)
+			m.state.Conversions = test.saved
+			longest, err := m.longestWrite(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, test.want, longest)
 		})

@@ -90,10 +90,9 @@ func TestReachedByOneKubeAPIServer(t *testing.T) {
 	})}
 	found, err := m.definitions(t.Context())
 	require.NoError(t, err)
-	s, err := m.begin(t.Context(), Switching, found...)
-	require.NoError(t, err)
-	require.ErrorContains(t, s.switchVersions(ctx), "kube-apiserver still answers")
-	require.Equal(t, Switching, s.state.Phase)
+	require.NoError(t, m.begin(t.Context(), Switching, found...))
+	require.ErrorContains(t, m.switchVersions(ctx), "kube-apiserver still answers")
+	require.Equal(t, Switching, m.state.Phase)
 	apiService, err := m.apiService(t.Context(), "v1.example.com")
 	require.NoError(t, err)
 	require.NotNil(t, apiService.Spec.Service)
@@ -128,10 +127,11 @@ func TestCheckReturned(t *testing.T) {
 					return true, list, nil
 				})
 			}
-			s, err := m.begin(t.Context(), Copying)
+			found, err := m.definitions(t.Context())
 			require.NoError(t, err)
-			s.state.Returning = true
-			err = s.checkReturned(t.Context())
+			require.NoError(t, m.begin(t.Context(), Copying, found...))
+			m.state.Returning = true
+			err = m.checkReturned(t.Context())
 			if !test.differs {
 				require.NoError(t, err)
 				return
@@ -146,15 +146,14 @@ func TestCheckReturned(t *testing.T) {
 func TestCheckReadable(t *testing.T) {
 	scene := usualScene()
 	m := scene.migration(t, newMigration(t).config.Etcd)
-	s := &session{Migration: m}
-	moves, err := s.moves(t.Context())
+	moves, err := m.moves(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, s.checkReadable(t.Context(), moves))
+	require.NoError(t, m.checkReadable(t.Context(), moves))
 	client, ok := m.dynamic.(*dynamicfake.FakeDynamicClient)
 	require.True(t, ok)
 	client.PrependReactor("list", local(thingsV1).Resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("no matching prefix found")
 	})
-	require.EqualError(t, s.checkReadable(t.Context(), moves), "kube-apiserver can't read the things.example.com that were written to its etcd: reading the things.example.com: no matching prefix found: "+
+	require.EqualError(t, m.checkReadable(t.Context(), moves), "kube-apiserver can't read the things.example.com that were written to its etcd: reading the things.example.com: no matching prefix found: "+
 		"if it encrypts them, add the provider identity to its --encryption-provider-config until all have been written again")
 }

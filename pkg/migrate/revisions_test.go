@@ -87,16 +87,15 @@ func TestMissingRevisions(t *testing.T) {
 	m.config.Report = func(Progress) {}
 	found, err := m.definitions(t.Context())
 	require.NoError(t, err)
-	s, err := m.begin(t.Context(), Copying, found...)
-	require.NoError(t, err)
+	require.NoError(t, m.begin(t.Context(), Copying, found...))
 	const want = "revisions behind kube-apiserver's, so that clients that watch would see nothing until it has caught up"
 	for phase, step := range map[Phase]func() error{
-		Copying:  func() error { return s.copyAll(t.Context(), s.there()) },
-		Freezing: func() error { return s.freezeAndCompare(t.Context(), s.there()) },
+		Copying:  func() error { return m.copyAll(t.Context(), m.forward()) },
+		Freezing: func() error { return m.freezeAndCompare(t.Context(), m.forward()) },
 	} {
-		s.state.Phase = phase
+		m.state.Phase = phase
 		require.ErrorContains(t, step(), want)
-		require.Equal(t, Copying, s.state.Phase)
+		require.Equal(t, Copying, m.state.Phase)
 		webhooks, err := m.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
 		require.Empty(t, webhooks.Items)

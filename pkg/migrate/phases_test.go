@@ -123,7 +123,7 @@ func TestEndedWhenBackHasBegun(t *testing.T) {
 	state, err := m.Status(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, Moved, state.Phase)
-	require.EqualError(t, m.Abort(t.Context()), "the migration is in the phase Moved, in which clients use the server: what they write there would be lost")
+	require.EqualError(t, m.Abort(t.Context()), "can't abort in the phase Moved: clients already write to the target")
 }
 
 // A server may take a version that is given back for a new one as long as another version leads to it.
@@ -154,7 +154,7 @@ func TestGiveAllBack(t *testing.T) {
 			})
 			m := &Migration{aggregator: client, config: Config{Group: "example.com", APIServices: []string{"v1.example.com", "v1beta1.example.com"}, Report: func(Progress) {}}}
 			m.config.Cluster = &rest.Config{Transport: always(answered(http.StatusNotFound, nil, ""))}
-			err := (&session{Migration: m}).giveAllBack(t.Context())
+			err := m.giveAllBack(t.Context())
 			if test.want != "" {
 				require.EqualError(t, err, test.want)
 				return
@@ -199,13 +199,11 @@ func TestFenceOfKubeEtcd(t *testing.T) {
 func TestFenceOfDeletedObjects(t *testing.T) {
 	m := newMigration(t)
 	m.config.KubeEtcd, m.config.KubePrefix = m.config.Etcd, "/registry"
-	_, err := m.begin(t.Context(), Copying)
-	require.NoError(t, err)
+	require.NoError(t, m.begin(t.Context(), Copying))
 	to, here := m.atKube(), move{Objects: &things, from: thingsV1}
 	other := &Migration{config: m.config}
-	s, err := other.resume(t.Context(), anyState)
-	require.NoError(t, err)
-	require.NoError(t, s.enter(t.Context(), Returned))
+	require.NoError(t, other.resume(t.Context(), anyState))
+	require.NoError(t, other.enter(t.Context(), Returned))
 	wanted := &wanted{data: []byte(`{"kind": "Thing", "apiVersion": "example.com/v1"}`)}
 	require.ErrorIs(t, to.write(t.Context(), here, "default/one", nil, wanted), errSuperseded)
 	count, err := to.count(t.Context(), here)
@@ -231,9 +229,8 @@ func TestConversionAfterFailedFinish(t *testing.T) {
 	scene := usualScene()
 	scene.inDefinition(`"versions": [`, `"versions": [{"name": "migrate", "served": true, "storage": false}, `)
 	m := backFrom(t, scene, `"conversions": {"things.example.com": `+webhook+`}`)
-	s, err := m.resumeBack(t.Context())
-	require.NoError(t, err)
-	require.True(t, byWebhook(s.state.Conversions["things.example.com"]))
+	require.NoError(t, m.resumeReverse(t.Context()))
+	require.True(t, byWebhook(m.state.Conversions["things.example.com"]))
 }
 
 // A definition that was deleted and applied again has none of the copies that keep UIDs.
@@ -242,8 +239,7 @@ func TestBackAfterDefinitionWasDeleted(t *testing.T) {
 		scene := usualScene()
 		scene.inDefinition(`"metadata": {`, `"metadata": {"uid": "`+uid+`", `)
 		m := backFrom(t, scene, `"definitions": {"things.example.com": {"uid": "1"}}`)
-		_, err := m.resumeBack(t.Context())
-		require.ErrorIs(t, err, want)
+		require.ErrorIs(t, m.resumeReverse(t.Context()), want)
 	}
 }
 
@@ -256,15 +252,16 @@ func TestLeaseLostWhileCopying(t *testing.T) {
 	m.config.Report, m.config.HistoryKey, m.config.APIServices = func(Progress) {}, "/history", nil
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s, err := m.begin(ctx, Copying)
+	found, err := m.definitions(ctx)
 	require.NoError(t, err)
-	_, err = m.config.Etcd.Revoke(ctx, s.state.Lease)
+	require.NoError(t, m.begin(ctx, Copying, found...))
+	_, err = m.config.Etcd.Revoke(ctx, m.state.Lease)
 	require.NoError(t, err)
 	looked := errors.New("looked")
-	err = s.through(ctx, direction{
-		to: s.atServer(), last: Moved,
+	err = m.through(ctx, direction{
+		to: m.atServer(), last: Moved,
 		moves: func(context.Context) ([]move, error) {
-			if s.state.Phase != Freezing {
+			if m.state.Phase != Freezing {
 				return nil, nil
 			}
 			abandoned, err := Abandoned(ctx, m.config.Etcd, "/state")
@@ -272,8 +269,7 @@ func TestLeaseLostWhileCopying(t *testing.T) {
 			require.False(t, abandoned)
 			return nil, looked
 		},
-		prepare:  func(context.Context) error { return nil },
-		overtake: func(context.Context) (bool, error) { return true, nil },
+		raise: func(context.Context) (bool, error) { return true, nil },
 	})
 	require.ErrorIs(t, err, looked)
 }
@@ -284,10 +280,9 @@ func TestAbortAfterDefinitionWasDeleted(t *testing.T) {
 	scene.etcd, scene.defined = map[string]string{}, true
 	m := scene.migration(t, newMigration(t).config.Etcd)
 	m.config.Report, m.config.HistoryKey = func(Progress) {}, "/history"
-	s, err := m.begin(t.Context(), Copying)
-	require.NoError(t, err)
+	require.NoError(t, m.begin(t.Context(), Copying))
 	prefix := m.config.Stores[0].Prefix
-	_, err = s.write(t.Context(), clientv3.OpPut(prefix+"default/one", usualObject))
+	_, err := m.write(t.Context(), clientv3.OpPut(prefix+"default/one", usualObject))
 	require.NoError(t, err)
 	other := &Migration{config: m.config, dynamic: m.dynamic, kube: m.kube, aggregator: m.aggregator, metadata: m.metadata}
 	other.config.Stores, other.config.APIServices = nil, nil
@@ -304,8 +299,8 @@ func TestAbortOfNothingIsFenced(t *testing.T) {
 	config.Cluster = &rest.Config{Transport: transportFunc(func(req *http.Request) (*http.Response, error) {
 		assert.Equal(t, http.MethodGet, req.Method, "%s was sent", req.URL)
 		// As if this process were suspended here.
-		if s, err := other.begin(t.Context(), Copying); assert.NoError(t, err) {
-			assert.NoError(t, s.enter(t.Context(), Freezing))
+		if err := other.begin(t.Context(), Copying); assert.NoError(t, err) {
+			assert.NoError(t, other.enter(t.Context(), Freezing))
 		}
 		return answered(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, `{"kind":"PriorityLevelConfiguration","apiVersion":"flowcontrol.apiserver.k8s.io/v1","metadata":{"name":"migrate.example.com"}}`)()
 	})}

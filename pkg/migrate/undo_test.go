@@ -17,6 +17,7 @@ limitations under the License.
 package migrate
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -34,7 +35,10 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
@@ -186,10 +190,8 @@ func TestGoOnInsteadOfAborting(t *testing.T) {
 			}
 			scene.etcd["/state"] = `{"phase": "Aborting", ` + test.state + `}`
 			m := scene.migration(t, etcd)
-			_, err := m.resumeThere(t.Context())
-			require.Equal(t, test.run, err)
-			_, err = m.resumeBack(t.Context())
-			require.Equal(t, test.back, err)
+			require.Equal(t, test.run, m.resumeForward(t.Context()))
+			require.Equal(t, test.back, m.resumeReverse(t.Context()))
 		})
 	}
 }
@@ -197,13 +199,12 @@ func TestGoOnInsteadOfAborting(t *testing.T) {
 // Other processes see that a process is alive while it moves objects.
 func TestLease(t *testing.T) {
 	m := newMigration(t)
-	s, err := m.begin(t.Context(), Copying)
-	require.NoError(t, err)
-	require.NoError(t, s.enter(t.Context(), Freezing))
+	require.NoError(t, m.begin(t.Context(), Copying))
+	require.NoError(t, m.enter(t.Context(), Freezing))
 	abandoned, err := Abandoned(t.Context(), m.config.Etcd, m.config.StateKey)
 	require.NoError(t, err)
 	require.False(t, abandoned)
-	_, err = m.config.Etcd.Revoke(t.Context(), s.state.Lease)
+	_, err = m.config.Etcd.Revoke(t.Context(), m.state.Lease)
 	require.NoError(t, err)
 	abandoned, err = Abandoned(t.Context(), m.config.Etcd, m.config.StateKey)
 	require.NoError(t, err)
@@ -222,15 +223,76 @@ func TestFence(t *testing.T) {
 		_, err := m.dynamic.Resource(thingsV1).Patch(t.Context(), "one", types.MergePatchType, []byte("{}"), options)
 		return err
 	}
-	_, err = m.begin(t.Context(), Copying)
-	require.NoError(t, err)
+	require.NoError(t, m.begin(t.Context(), Copying))
 	require.NoError(t, patch(metav1.PatchOptions{}))
 	other := &Migration{config: config}
-	_, err = other.resume(t.Context(), anyState)
-	require.NoError(t, err)
+	require.NoError(t, other.resume(t.Context(), anyState))
 	require.ErrorIs(t, patch(metav1.PatchOptions{}), errSuperseded)
 	require.Len(t, server.left, 2, "It must not have been sent.")
 	require.NoError(t, patch(metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}))
 	_, err = m.dynamic.Resource(thingsV1).Get(t.Context(), "one", metav1.GetOptions{})
 	require.NoError(t, err)
+}
+
+// An aborted way back left out an APIService that kube-apiserver had not created again yet. Its clients then used
+// kube-apiserver's copies.
+func TestAbortRegistersAgain(t *testing.T) {
+	etcd := newMigration(t).config.Etcd
+	const name = "v1.example.com"
+	led := apiregistrationv1.APIServiceSpec{Group: "example.com", Version: "v1", GroupPriorityMinimum: 1, VersionPriority: 1, Service: &apiregistrationv1.ServiceReference{Namespace: "server", Name: "server"}}
+	for test, exists := range map[string]bool{"kube-apiserver's own": true, "deleted": false} {
+		t.Run(test, func(t *testing.T) {
+			state, err := json.Marshal(State{Phase: Switching, Returning: true, Registered: map[string]apiregistrationv1.APIServiceSpec{name: led}})
+			require.NoError(t, err)
+			scene := usualScene()
+			scene.defined, scene.etcd = true, map[string]string{"/state": string(state)}
+			m := scene.migration(t, etcd)
+			m.config.HistoryKey, m.config.Cluster = "/history", &rest.Config{}
+			m.config.Report = func(progress Progress) { t.Log(progress.Message) }
+			apiServices := m.aggregator.ApiregistrationV1().APIServices()
+			if !exists {
+				require.NoError(t, apiServices.Delete(t.Context(), name, metav1.DeleteOptions{}))
+			}
+			// No server answers for it.
+			ctx, cancel := context.WithCancel(t.Context())
+			m.aggregator.(*aggregatorfake.Clientset).PrependReactor("create", "apiservices", func(clienttesting.Action) (bool, runtime.Object, error) {
+				cancel()
+				return false, nil, nil
+			})
+			require.ErrorContains(t, m.Abort(ctx), "the server does not answer for v1.example.com")
+			apiService, err := apiServices.Get(t.Context(), name, metav1.GetOptions{})
+			require.NoError(t, err)
+			require.Equal(t, led, apiService.Spec)
+			require.Equal(t, map[string]string{cluster.RegisteredLabel: "true"}, apiService.Labels)
+		})
+	}
+}
+
+// A group that had been registered once stayed read-only after kube-apiserver was to serve it again.
+func TestNoPolicyStays(t *testing.T) {
+	etcd := newMigration(t).config.Etcd
+	for name, test := range map[string]struct {
+		state string
+		do    func(*Migration) error
+	}{
+		"abort":             {`{"phase": "Copying"}`, func(m *Migration) error { return m.Abort(t.Context()) }},
+		"finish after back": {`{"phase": "Returned"}`, func(m *Migration) error { return m.Finish(t.Context()) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene := usualScene()
+			scene.defined, scene.etcd = true, map[string]string{"/state": test.state}
+			scene.apiService.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: cluster.LocalReason}}
+			m := scene.migration(t, etcd)
+			m.config.Report = func(progress Progress) { t.Log(progress.Message) }
+			m.config.Cluster = &rest.Config{Transport: always(answered(http.StatusOK, nil, "{}"))}
+			require.NoError(t, test.do(m))
+			var deleted []string
+			for _, action := range m.dynamic.(*dynamicfake.FakeDynamicClient).Actions() {
+				if deletion, ok := action.(clienttesting.DeleteAction); ok && deletion.GetName() == cluster.CopiesPolicyName("example.com") {
+					deleted = append(deleted, deletion.GetResource().Resource)
+				}
+			}
+			require.Equal(t, []string{"mutatingadmissionpolicybindings", "mutatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingadmissionpolicies"}, deleted)
+		})
+	}
 }

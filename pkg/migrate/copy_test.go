@@ -170,15 +170,14 @@ func TestCopyLate(t *testing.T) {
 		}
 		return true, watcher, nil
 	})
-	c, err := m.begin(t.Context(), Copying)
-	require.NoError(t, err)
-	c.state.Revisions = map[string]string{"things": "6"}
+	require.NoError(t, m.begin(t.Context(), Copying))
+	m.state.Revisions = map[string]string{"things": "6"}
 	for _, name := range []string{"gone", "kept"} {
-		_, err = m.config.Etcd.Put(t.Context(), store.Key("default", name), usualObject)
+		_, err := m.config.Etcd.Put(t.Context(), store.Key("default", name), usualObject)
 		require.NoError(t, err)
 	}
-	require.NoError(t, c.copyLate(t.Context()))
-	found, err := c.atServer().all(t.Context(), move{Objects: &store, from: thingsV1})
+	require.NoError(t, m.copyLate(t.Context()))
+	found, err := m.atServer().all(t.Context(), move{Objects: &store, from: thingsV1})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"default/kept", "default/late"}, slices.Sorted(maps.Keys(found)))
 }
@@ -264,15 +263,15 @@ func TestCopyFrozen(t *testing.T) {
 			source := following(t, "9", 2, 10, test.history...)
 			m := newMigration(t)
 			m.dynamic, m.metadata = source.dynamic, source.metadata
-			c, err := m.begin(t.Context(), Copying)
-			require.NoError(t, err)
-			c.positions = test.positions
+			require.NoError(t, m.begin(t.Context(), Copying))
+			m.positions = test.positions
 			for _, position := range test.positions {
-				position.tail, err = m.tail(t.Context(), thingsV1, position.revision)
+				tail, err := m.tail(t.Context(), thingsV1, position.revision)
 				require.NoError(t, err)
+				position.tail = tail
 			}
 			to := &recorder{there: test.there, differ: test.differ, items: list(t, m)}
-			found, err := c.copyFrozen(t.Context(), []move{{Objects: &things, from: thingsV1}}, to)
+			found, err := m.copyFrozen(t.Context(), []move{{Objects: &things, from: thingsV1}}, to)
 			require.NoError(t, err)
 			assert.NotNil(t, found["things"], "nothing is known of the things afterwards")
 			assert.Empty(t, cmp.Diff(test.want, to.did))

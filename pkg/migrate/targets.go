@@ -144,11 +144,11 @@ func (e inEtcd) count(ctx context.Context, move move) (int, error) {
 // atServer are objects in the server's etcd, as the server stores them.
 type atServer struct {
 	inEtcd
-	session *session
+	m *Migration
 }
 
-func (s *session) atServer() target {
-	return atServer{inEtcd{s.config.Etcd, "the server's etcd", func(move move) string { return move.Prefix }, decodeAtServer}, s}
+func (m *Migration) atServer() target {
+	return atServer{inEtcd{m.config.Etcd, "the server's etcd", func(move move) string { return move.Prefix }, decodeAtServer}, m}
 }
 
 func decodeAtServer(ctx context.Context, move move, key string, encrypted []byte) (held, error) {
@@ -196,7 +196,7 @@ func (a atServer) write(ctx context.Context, move move, key string, _ *held, aft
 		}
 		operation = clientv3.OpPut(key, string(encrypted))
 	}
-	_, err := a.session.write(ctx, operation)
+	_, err := a.m.write(ctx, operation)
 	return err
 }
 
@@ -306,9 +306,9 @@ func (inKubeEtcd) notable(*unstructured.Unstructured, *held) bool { return false
 // write fails if the object has been written since it was read. Another process may have continued the migration
 // while this one was suspended, and clients may write again.
 func (k inKubeEtcd) write(ctx context.Context, move move, key string, before *held, after *wanted) error {
-	if s := k.m.claimed; s != nil {
+	if k.m.claimed {
 		// A client may have deleted the object since, so that it does not exist, as before.
-		if _, err := s.write(ctx); err != nil {
+		if _, err := k.m.write(ctx); err != nil {
 			return err
 		}
 	}

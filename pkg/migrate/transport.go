@@ -72,8 +72,8 @@ type fence struct {
 func (f fence) RoundTrip(req *http.Request) (*http.Response, error) {
 	// Changes of ConfigMaps, which raise revisions, do no harm. There are thousands.
 	harmless := req.Method == http.MethodGet || req.URL.Query().Has("dryRun") || strings.HasPrefix(req.URL.Path, "/api/")
-	if s := f.m.claimed; s != nil && !harmless {
-		if _, err := s.write(req.Context()); err != nil {
+	if f.m.claimed && !harmless {
+		if _, err := f.m.write(req.Context()); err != nil {
 			if req.Body != nil {
 				_ = req.Body.Close()
 			}

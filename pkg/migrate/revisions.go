@@ -24,10 +24,8 @@ import (
 
 	"go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
 // Clients remember revisions of the etcd that their objects come from, and watch on from there.
@@ -73,12 +71,12 @@ func (c counter) raise(ctx context.Context, goal int64) error {
 }
 
 // raiseAbove raises the revision of an etcd above a goal, unless it is higher already.
-func (s *session) raiseAbove(ctx context.Context, c counter, goal int64) error {
+func (m *Migration) raiseAbove(ctx context.Context, c counter, goal int64) error {
 	now, err := c.now(ctx)
 	if err != nil || now > goal+raiseMargin {
 		return err
 	}
-	s.progress("raising the revision of %s from %d above %d", c.name, now, goal)
+	m.progress("raising the revision of %s from %d above %d", c.name, now, goal)
 	return c.raise(ctx, goal+raiseMargin)
 }
 
@@ -101,9 +99,9 @@ func (m *Migration) kubeRevision(ctx context.Context) (int64, error) {
 }
 
 // serverCounter returns a counter for the server's etcd.
-func (s *session) serverCounter() counter {
-	return byKey("the server's etcd", s.serverRevision, s.config.StateKey+".revision", func(ctx context.Context, op clientv3.Op) (int64, error) {
-		response, err := s.write(ctx, op)
+func (m *Migration) serverCounter() counter {
+	return byKey("the server's etcd", m.serverRevision, m.config.StateKey+".revision", func(ctx context.Context, op clientv3.Op) (int64, error) {
+		response, err := m.write(ctx, op)
 		if err != nil {
 			return 0, err
 		}
@@ -113,13 +111,13 @@ func (s *session) serverCounter() counter {
 
 // kubeCounter returns a counter for kube-apiserver's etcd. If only kube-apiserver can reach that
 // etcd, the counter changes ConfigMaps.
-func (s *session) kubeCounter() counter {
+func (m *Migration) kubeCounter() counter {
 	const name = "kube-apiserver's etcd"
-	if s.config.KubeEtcd == nil {
-		return counter{name: name, now: s.kubeRevision, write: s.changeConfigMap, clean: s.deleteConfigMaps}
+	if m.config.KubeEtcd == nil {
+		return counter{name: name, now: m.kubeRevision, write: m.changeConfigMap, clean: m.deleteConfigMaps}
 	}
-	return byKey(name, s.kubeRevision, s.config.KubePrefix+"/migrate.revision", func(ctx context.Context, op clientv3.Op) (int64, error) {
-		response, err := s.config.KubeEtcd.Txn(ctx).Then(op).Commit()
+	return byKey(name, m.kubeRevision, m.config.KubePrefix+"/migrate.revision", func(ctx context.Context, op clientv3.Op) (int64, error) {
+		response, err := m.config.KubeEtcd.Txn(ctx).Then(op).Commit()
 		if err != nil {
 			return 0, err
 		}
@@ -145,18 +143,8 @@ func (m *Migration) configMapName(worker int) string {
 
 // changeConfigMap changes the ConfigMap of a worker, or creates it.
 func (m *Migration) changeConfigMap(ctx context.Context, worker int) (int64, error) {
-	configMaps := m.kube.CoreV1().ConfigMaps(metav1.NamespaceDefault)
-	patch := `{"data":{"at":"` + strconv.FormatInt(time.Now().UnixNano(), 10) + `"}}`
-	change := func() (*corev1.ConfigMap, error) {
-		return configMaps.Patch(ctx, m.configMapName(worker), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	}
-	changed, err := change()
-	if apierrors.IsNotFound(err) {
-		changed, err = configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: m.configMapName(worker)}}, metav1.CreateOptions{})
-	}
-	if apierrors.IsAlreadyExists(err) {
-		changed, err = change() // It has been created, and the answer was lost.
-	}
+	wanted := corev1apply.ConfigMap(m.configMapName(worker), metav1.NamespaceDefault).WithData(map[string]string{"at": strconv.FormatInt(time.Now().UnixNano(), 10)})
+	changed, err := m.kube.CoreV1().ConfigMaps(metav1.NamespaceDefault).Apply(ctx, wanted, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if err != nil {
 		return 0, err
 	}
@@ -174,24 +162,24 @@ func (m *Migration) deleteConfigMaps(ctx context.Context) error {
 // beginHistory raises the revision of the server's etcd above kube-apiserver's. The server then
 // answers watches from earlier revisions with 410 Gone, and clients list again. It is done if this
 // process has come that far already.
-func (s *session) beginHistory(ctx context.Context) (done bool, err error) {
-	goal, err := s.kubeRevision(ctx)
-	if err != nil || goal < s.historyStart {
+func (m *Migration) beginHistory(ctx context.Context) (done bool, err error) {
+	goal, err := m.kubeRevision(ctx)
+	if err != nil || goal < m.historyStart {
 		return true, err
 	}
-	if err := s.raiseAbove(ctx, s.serverCounter(), goal); err != nil {
+	if err := m.raiseAbove(ctx, m.serverCounter(), goal); err != nil {
 		return false, err
 	}
-	now, err := s.serverRevision(ctx)
+	now, err := m.serverRevision(ctx)
 	if err != nil {
 		return false, err
 	}
-	if _, err := s.write(ctx, clientv3.OpPut(s.config.HistoryKey, strconv.FormatInt(now, 10))); err != nil {
+	if _, err := m.write(ctx, clientv3.OpPut(m.config.HistoryKey, strconv.FormatInt(now, 10))); err != nil {
 		return false, err
 	}
-	s.historyStart = now
+	m.historyStart = now
 	// Lists must not go on from before either.
-	if _, err := s.config.Etcd.Compact(ctx, now); err != nil && !isCompacted(err) {
+	if _, err := m.config.Etcd.Compact(ctx, now); err != nil && !isCompacted(err) {
 		return false, fmt.Errorf("compacting the server's etcd: %w", err)
 	}
 	return false, nil
@@ -242,10 +230,19 @@ func (m *Migration) checkRevision(ctx context.Context, back bool) (missed string
 
 // raiseKube raises the revision of kube-apiserver's etcd above the server's. ahead is the number of
 // further writes that it leaves room for. It is done if the revision was high enough already.
-func (s *session) raiseKube(ctx context.Context, ahead int64) (done bool, err error) {
-	missing, goal, err := s.missing(ctx, true)
+func (m *Migration) raiseKube(ctx context.Context, ahead int64) (done bool, err error) {
+	missing, goal, err := m.missing(ctx, true)
 	if err != nil || missing+ahead < 0 {
 		return true, err
 	}
-	return false, s.raiseAbove(ctx, s.kubeCounter(), goal+ahead)
+	return false, m.raiseAbove(ctx, m.kubeCounter(), goal+ahead)
+}
+
+// revisionOf parses a resourceVersion as a revision of etcd.
+func revisionOf(resourceVersion string) (int64, error) {
+	revision, err := strconv.ParseInt(resourceVersion, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("kube-apiserver's resourceVersion %q is not a revision of etcd: %w", resourceVersion, err)
+	}
+	return revision, nil
 }
