@@ -193,12 +193,16 @@ func (p *plan) run(ctx context.Context, found []definition, checks []planCheck) 
 // nothing is the cause of a Finding with the status OK.
 const nothing = "nothing is in the way"
 
+func (p *plan) find(reason Reason, status Status, fix, cause string, args ...any) {
+	p.findings = append(p.findings, Finding{p.check, reason, status, fmt.Sprintf(cause, args...), fix})
+}
+
 func (p *plan) fail(reason Reason, fix, cause string, args ...any) {
-	p.findings = append(p.findings, Finding{p.check, reason, Failure, fmt.Sprintf(cause, args...), fix})
+	p.find(reason, Failure, fix, cause, args...)
 }
 
 func (p *plan) notice(reason Reason, fix, cause string, args ...any) {
-	p.findings = append(p.findings, Finding{p.check, reason, Notice, fmt.Sprintf(cause, args...), fix})
+	p.find(reason, Notice, fix, cause, args...)
 }
 
 // refusal is an error that also says what to do about it.

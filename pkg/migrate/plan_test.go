@@ -298,7 +298,7 @@ var findings = map[Reason]struct {
 			s.object = strings.Replace(s.object, "00:00:00Z", "00:00:00.5Z", 1)
 			s.store.Strict = seconds{unstructured.UnstructuredJSONScheme}
 		},
-		want: "notice the server stores no fractions of seconds in 1 of 1 things.example.com: default/one (2026-01-01T00:00:00.5Z)",
+		want: "notice 1 of 1 things.example.com have fractions of seconds, which the server does not store: default/one (2026-01-01T00:00:00.5Z)",
 	},
 	NotConverted: {
 		change: func(s *scene) {

@@ -140,12 +140,16 @@ func (p *plan) checkObjectsBack(ctx context.Context, state State) error {
 			if uids == nil && !object.GetCreationTimestamp().Time.Before(state.Switched) || uids != nil && uids[name] != object.GetUID() {
 				created = append(created, name)
 			}
-			if err := p.tryBack(ctx, move, object); errors.Is(err, errTooLarge) {
-				large.add(name, err)
-			} else if err != nil {
-				return err
+			to := p.inKubeEtcd()
+			after, err := to.encode(move, object)
+			if err == nil {
+				err = p.tryStore(ctx, p.config.KubeEtcd, to.prefix(move)+name, len(after.data), func(string) ([]byte, error) { return after.data, nil })
 			}
-			return nil
+			if errors.Is(err, errTooLarge) {
+				large.add(name, err)
+				return nil
+			}
+			return err
 		})
 		switch {
 		case err != nil:
@@ -161,12 +165,12 @@ func (p *plan) checkObjectsBack(ctx context.Context, state State) error {
 		if large.total == 0 {
 			continue
 		}
-		const fix = "make these objects smaller, or give kube-apiserver's etcd a higher --max-request-bytes"
-		if p.config.KubeEtcd != nil {
-			p.fail(ObjectsTooLarge, fix, "%d of %d %s are too large for kube-apiserver's etcd: %s", large.total, count, move.GroupResource, large)
-		} else {
-			p.notice(ObjectsTooLarge, fix, "%d of %d %s may be too large for kube-apiserver's etcd: %s", large.total, count, move.GroupResource, large)
+		status, are := Failure, "are"
+		if p.config.KubeEtcd == nil {
+			status, are = Notice, "may be"
 		}
+		p.find(ObjectsTooLarge, status, "make these objects smaller, or give kube-apiserver's etcd a higher --max-request-bytes",
+			"%d of %d %s %s too large for kube-apiserver's etcd: %s", large.total, count, move.GroupResource, are, large)
 	}
 	return nil
 }

@@ -57,8 +57,8 @@ func (p *plan) checkObjects(ctx context.Context, found []definition) error {
 }
 
 func (p *plan) checkObjectsOf(ctx context.Context, d definition, move move) error {
-	seen := objectsSeen{finalizers: map[string]int{}}
-	_, err := p.list(ctx, move.from, func(object *unstructured.Unstructured) error { return p.look(ctx, move, object, &seen) })
+	seen := objectsSeen{finalizers: map[string]int{}, named: map[Reason]*named{}}
+	err := p.each(ctx, move, &seen)
 	if d.converts() && apierrors.IsInternalError(err) {
 		p.fail(NotConverted, "correct these objects in the version that they are stored in, or the webhook", "%s", err)
 		return nil
@@ -66,39 +66,45 @@ func (p *plan) checkObjectsOf(ctx context.Context, d definition, move move) erro
 	if err != nil {
 		return err
 	}
-	if seen.refused.total > 0 {
-		p.fail(ObjectsRefused, "change these objects, or use a server that knows their fields", "%d of %d %s can't be stored by the server without loss: %s", seen.refused.total, seen.count, move.GroupResource, seen.refused)
-	}
-	if seen.large.total > 0 {
-		p.fail(ObjectsTooLarge, "make these objects smaller, or give the server's etcd a higher --max-request-bytes, which an embedded one does not have", "%d of %d %s are too large for the server's etcd: %s", seen.large.total, seen.count, move.GroupResource, seen.large)
-	}
-	if seen.bounded.total > 0 {
-		p.notice(BoundExceeded, "make these objects smaller, or give the server and this command a higher --max-body-elements", "%d of %d %s exceed a bound of the server, so that clients can change them and make them smaller, but not larger: %s", seen.bounded.total, seen.count, move.GroupResource, seen.bounded)
-	}
-	if seen.rounded.total > 0 {
-		p.notice(FractionsLost, "", "the server stores no fractions of seconds in %d of %d %s: %s", seen.rounded.total, seen.count, move.GroupResource, seen.rounded)
-	}
-	if seen.unconverted.total > 0 {
-		p.fail(NotConverted, "change these objects: clients that use the version would get errors", "%d of %d %s can't be converted by the server to a version that it serves: %s", seen.unconverted.total, seen.count, move.GroupResource, seen.unconverted)
+	for _, found := range []struct {
+		reason     Reason
+		status     Status
+		cause, fix string
+	}{
+		{ObjectsRefused, Failure, "can't be stored by the server without loss", "change these objects, or use a server that knows their fields"},
+		{ObjectsTooLarge, Failure, "are too large for the server's etcd", "make these objects smaller, or give the server's etcd a higher --max-request-bytes, which an embedded one does not have"},
+		{BoundExceeded, Notice, "exceed a bound of the server, so that clients can change them and make them smaller, but not larger", "make these objects smaller, or give the server and this command a higher --max-body-elements"},
+		{FractionsLost, Notice, "have fractions of seconds, which the server does not store", ""},
+		{NotConverted, Failure, "can't be converted by the server to a version that it serves", "change these objects: clients that use the version would get errors"},
+		{ObjectsInvalid, Notice, "would be refused by the server's validation", "correct them before or after they move: they move as they are, and the server refuses the next update that leaves them invalid"},
+	} {
+		if objects := seen.named[found.reason]; objects != nil {
+			p.find(found.reason, found.status, found.fix, "%d of %d %s %s: %s", objects.total, seen.count, move.GroupResource, found.cause, objects)
+		}
 	}
 	p.notice(ObjectsMove, "", "%d %s would move, %d kB as JSON: %d have finalizers, %d are being deleted, %d have owners", seen.count, move.GroupResource, seen.bytes/1000, seen.finalized, seen.deleted, seen.owned)
-	if seen.invalid.total > 0 {
-		p.notice(ObjectsInvalid, "correct them before or after they move: they move as they are, and the server refuses the next update that leaves them invalid", "%d of %d %s would be refused by the server's validation: %s", seen.invalid.total, seen.count, move.GroupResource, seen.invalid)
-	}
 	if len(seen.finalizers) > 0 {
 		p.notice(Finalizers, "let the controllers that remove them run on", "%s have finalizers: %s", move.GroupResource, counts(seen.finalizers))
 	}
 	return nil
 }
 
+// each looks at all objects of a resource.
+func (p *plan) each(ctx context.Context, move move, seen *objectsSeen) error {
+	_, err := p.list(ctx, move.from, func(object *unstructured.Unstructured) error {
+		data, err := object.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		p.namespaces[object.GetNamespace()] = true
+		seen.add(object, len(data))
+		return p.look(ctx, move, object, data, seen)
+	})
+	return err
+}
+
 // look decodes, encodes, converts and validates an object as the server does.
-func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstructured, seen *objectsSeen) error {
-	data, err := object.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	p.namespaces[object.GetNamespace()] = true
-	seen.add(object, len(data))
+func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstructured, data []byte, seen *objectsSeen) error {
 	name := keyOf(object)
 	decoded, _, err := move.Strict.Decode(data, nil, nil)
 	var encoded []byte
@@ -106,33 +112,33 @@ func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstruc
 		encoded, err = encode(move.Codec, data)
 	}
 	if err != nil {
-		seen.refused.add(name, err)
+		seen.note(ObjectsRefused, name, err)
 		return nil
 	}
-	if err := p.tryThere(ctx, move, name, encoded); errors.Is(err, errTooLarge) {
-		seen.large.add(name, err)
+	err = p.tryStore(ctx, p.config.Etcd, move.Prefix+name, len(encoded), func(key string) ([]byte, error) {
+		return move.Transformer.TransformToStorage(ctx, encoded, value.DefaultContext(key))
+	})
+	if errors.Is(err, errTooLarge) {
+		seen.note(ObjectsTooLarge, name, err)
 	} else if err != nil {
 		return err
+	}
+	if lost, err := lostFraction(data, decoded); err != nil {
+		return err
+	} else if lost != "" {
+		seen.note(FractionsLost, name, errors.New(lost))
 	}
 	if move.Convert != nil { // For other objects, the server bounds what a request adds.
 		bounds := limits.DefaultBounds()
 		bounds.BodyElements, bounds.Owners = p.config.MaxElements, p.config.MaxOwners
 		if err := bounds.CheckObject(object, len(data)); err != nil {
-			seen.bounded.add(name, err)
+			seen.note(BoundExceeded, name, err)
 		}
-	}
-	if lost, err := lostFraction(data, decoded); err != nil {
-		return err
-	} else if lost != "" {
-		seen.rounded.add(name, errors.New(lost))
-	}
-	for _, version := range move.Versions {
-		if move.Convert == nil {
-			break
-		}
-		if err := move.Convert(decoded, version); err != nil {
-			seen.unconverted.add(name, fmt.Errorf("%s: %w", version, err))
-			return nil
+		for _, version := range move.Versions {
+			if err := move.Convert(decoded, version); err != nil {
+				seen.note(NotConverted, name, fmt.Errorf("%s: %w", version, err))
+				return nil
+			}
 		}
 	}
 	if move.Validate == nil {
@@ -140,7 +146,7 @@ func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstruc
 	}
 	for _, version := range move.Versions {
 		if errs := move.Validate(ctx, created(decoded), version); len(errs) > 0 {
-			seen.invalid.add(name, errs.ToAggregate())
+			seen.note(ObjectsInvalid, name, errs.ToAggregate())
 			return nil
 		}
 	}
@@ -157,41 +163,22 @@ const largeBytes = 1_500_000
 
 var errTooLarge = errors.New("etcd refuses it")
 
-// tryThere returns errTooLarge if the server's etcd would not store an object.
-func (p *plan) tryThere(ctx context.Context, move move, name string, encoded []byte) error {
-	if len(encoded) < triedBytes {
+// tryStore returns errTooLarge if an etcd would not store an object of a size. Its transaction is as large as a
+// server's update of an object, and stores nothing. If the etcd can't be reached, the size decides.
+func (p *plan) tryStore(ctx context.Context, etcd *clientv3.Client, key string, size int, stored func(key string) ([]byte, error)) error {
+	switch {
+	case size < triedBytes, etcd == nil && size <= largeBytes:
 		return nil
+	case etcd == nil:
+		return fmt.Errorf("%w with its default of 1.5 MiB: %d bytes", errTooLarge, size)
 	}
-	key := move.Prefix + name
-	encrypted, err := move.Transformer.TransformToStorage(ctx, encoded, value.DefaultContext(key))
+	data, err := stored(key)
 	if err != nil {
 		return fmt.Errorf("encrypting %s: %w", key, err)
 	}
-	return tryStore(ctx, p.config.Etcd, key, encrypted)
-}
-
-// tryBack returns errTooLarge if kube-apiserver's etcd would not store an object. If that etcd
-// can't be reached, the size decides.
-func (p *plan) tryBack(ctx context.Context, move move, object *unstructured.Unstructured) error {
-	to := p.inKubeEtcd()
-	after, err := to.encode(move, object)
-	switch size := len(after.data); {
-	case err != nil || size < triedBytes:
-		return err
-	case p.config.KubeEtcd != nil:
-		return tryStore(ctx, p.config.KubeEtcd, to.prefix(move)+keyOf(object), after.data)
-	case size > largeBytes:
-		return fmt.Errorf("%w with its default of 1.5 MiB: %d bytes", errTooLarge, size)
-	}
-	return nil
-}
-
-// tryStore returns errTooLarge if an etcd would not store a value. Its transaction is as large as a
-// server's update of an object, and stores nothing.
-func tryStore(ctx context.Context, etcd *clientv3.Client, key string, stored []byte) error {
-	_, err := etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "<", 0)).Then(clientv3.OpPut(key, string(stored))).Else(clientv3.OpGet(key)).Commit()
+	_, err = etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "<", 0)).Then(clientv3.OpPut(key, string(data))).Else(clientv3.OpGet(key)).Commit()
 	if code := status.Code(err); errors.Is(err, rpctypes.ErrRequestTooLarge) || code == codes.ResourceExhausted || code == codes.InvalidArgument {
-		return fmt.Errorf("%w: %d bytes", errTooLarge, len(stored))
+		return fmt.Errorf("%w: %d bytes", errTooLarge, len(data))
 	}
 	return err
 }
@@ -230,9 +217,16 @@ func created(object runtime.Object) runtime.Object {
 type objectsSeen struct {
 	count, bytes, finalized, deleted, owned int
 	// finalizers counts the objects with each finalizer.
-	finalizers                    map[string]int
-	refused, unconverted, invalid named
-	large, bounded, rounded       named
+	finalizers map[string]int
+	// named are the objects that findings are about.
+	named map[Reason]*named
+}
+
+func (s *objectsSeen) note(reason Reason, name string, err error) {
+	if s.named[reason] == nil {
+		s.named[reason] = &named{}
+	}
+	s.named[reason].add(name, err)
 }
 
 func (s *objectsSeen) add(object *unstructured.Unstructured, size int) {
@@ -290,5 +284,3 @@ func (p *plan) checkNamespaces(ctx context.Context) error {
 	}
 	return nil
 }
-
-func isCompacted(err error) bool { return errors.Is(err, rpctypes.ErrCompacted) }

@@ -18,10 +18,12 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -179,7 +181,7 @@ func (m *Migration) beginHistory(ctx context.Context) (done bool, err error) {
 	}
 	m.historyStart = now
 	// Lists must not go on from before either.
-	if _, err := m.config.Etcd.Compact(ctx, now); err != nil && !isCompacted(err) {
+	if _, err := m.config.Etcd.Compact(ctx, now); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return false, fmt.Errorf("compacting the server's etcd: %w", err)
 	}
 	return false, nil

@@ -30,7 +30,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/client-go/dynamic"
@@ -206,7 +205,7 @@ func (m *Migration) atKube() target {
 	if m.config.KubeEtcd != nil {
 		return m.inKubeEtcd()
 	}
-	return throughKube{m, move.bypass}
+	return throughKube{m}
 }
 
 // inKubeEtcd are objects in kube-apiserver's etcd, in JSON.
@@ -328,11 +327,8 @@ func (k inKubeEtcd) write(ctx context.Context, move move, key string, before *he
 	return err
 }
 
-// throughKube are kube-apiserver's objects as it serves them, past the APIServices.
-type throughKube struct {
-	*Migration
-	resource func(move) schema.GroupVersionResource
-}
+// throughKube are kube-apiserver's objects as it serves them in BypassVersion.
+type throughKube struct{ *Migration }
 
 // encode leaves the resourceVersion and the fields that kube-apiserver sets itself out of the
 // comparison. Managers of fields in BypassVersion are compared, since they must not stay.
@@ -385,7 +381,7 @@ func (m throughKube) held(move move, object *unstructured.Unstructured) (held, e
 
 func (m throughKube) all(ctx context.Context, move move) (map[string]held, error) {
 	found := map[string]held{}
-	_, err := m.list(ctx, m.resource(move), func(object *unstructured.Unstructured) (err error) {
+	_, err := m.list(ctx, move.bypass(), func(object *unstructured.Unstructured) (err error) {
 		found[keyOf(object)], err = m.held(move, object)
 		return err
 	})
@@ -393,7 +389,7 @@ func (m throughKube) all(ctx context.Context, move move) (map[string]held, error
 }
 
 func (m throughKube) one(ctx context.Context, move move, key string) (*held, error) {
-	object, err := m.get(ctx, m.resource(move), key)
+	object, err := m.get(ctx, move.bypass(), key)
 	if err != nil || object == nil {
 		return nil, err
 	}
@@ -402,12 +398,12 @@ func (m throughKube) one(ctx context.Context, move move, key string) (*held, err
 }
 
 func (m throughKube) count(ctx context.Context, move move) (int, error) {
-	_, count, err := m.revisionNow(ctx, m.resource(move))
+	_, count, err := m.revisionNow(ctx, move.bypass())
 	return count, err
 }
 
 func (m throughKube) write(ctx context.Context, move move, key string, before *held, after *wanted) error {
-	client, name := objectAt(m.dynamic.Resource(m.resource(move)), key)
+	client, name := objectAt(m.dynamic.Resource(move.bypass()), key)
 	if after == nil {
 		return deleteHeld(ctx, client, name, before)
 	}
@@ -420,7 +416,7 @@ func (m throughKube) write(ctx context.Context, move move, key string, before *h
 		}
 		before = nil
 	}
-	object.SetAPIVersion(m.resource(move).GroupVersion().String())
+	object.SetAPIVersion(move.bypass().GroupVersion().String())
 	withoutSetByKube(object)
 	var (
 		written *unstructured.Unstructured
