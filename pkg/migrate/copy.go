@@ -313,15 +313,24 @@ func (m *Migration) copyAllObjects(ctx context.Context, moves []move, to target)
 	m.stopFollowing()
 	following, stop := context.WithCancel(ctx)
 	m.stopTails = stop
-	positions := map[string]*position{}
+	positions, tails := map[string]*position{}, map[string]*tail{}
+	for _, move := range moves {
+		now, _, err := m.revisionNow(ctx, move.from)
+		if err != nil {
+			return err
+		}
+		if tails[move.Resource], err = m.tail(following, move.from, now); err != nil {
+			return err
+		}
+	}
 	for range 2 {
 		if err := m.beginPass(ctx, moves); err != nil {
 			return err
 		}
 		differed := 0
 		for _, move := range moves {
-			followed, err := m.tailOf(ctx, following, move, positions[move.Resource])
-			if err != nil {
+			// What has changed so far is read now.
+			if _, _, err := tails[move.Resource].take(0); err != nil {
 				return err
 			}
 			found, err := m.copy(ctx, move, to)
@@ -330,7 +339,7 @@ func (m *Migration) copyAllObjects(ctx context.Context, moves []move, to target)
 			}
 			m.progress("%d %s: %d copied, %d deleted", found.objects, move.GroupResource, len(found.pending)-found.deleted, found.deleted)
 			differed += len(found.pending)
-			found.tail, positions[move.Resource] = followed, found
+			found.tail, positions[move.Resource] = tails[move.Resource], found
 		}
 		if differed == 0 {
 			break
@@ -338,19 +347,6 @@ func (m *Migration) copyAllObjects(ctx context.Context, moves []move, to target)
 	}
 	m.positions = positions
 	return nil
-}
-
-// tailOf returns the tail of a resource whose objects are all going to be read now.
-func (m *Migration) tailOf(ctx, following context.Context, move move, before *position) (*tail, error) {
-	if before != nil {
-		_, _, err := before.tail.take(0)
-		return before.tail, err
-	}
-	now, _, err := m.revisionNow(ctx, move.from)
-	if err != nil {
-		return nil, err
-	}
-	return m.tail(following, move.from, now)
 }
 
 // stopFollowing ends the watches, and forgets all positions.

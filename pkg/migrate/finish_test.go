@@ -44,8 +44,6 @@ func TestFinishServed(t *testing.T) {
 	unavailable := registered("v1beta1.example.com", "server")
 	unavailable.Status.Conditions[0].Status, unavailable.Status.Conditions[0].Message = apiregistrationv1.ConditionFalse, "no endpoints"
 	returned := State{Phase: Returned}
-	older := served
-	older.Service = ""
 	const twoVersions = `"v1beta1", "served": true`
 	for name, test := range map[string]struct {
 		state       State
@@ -55,7 +53,6 @@ func TestFinishServed(t *testing.T) {
 		want        string
 	}{
 		"all versions":                    {served, false, "", both, ""},
-		"of an older release":             {older, false, "", both, ""},
 		"a server that needs definitions": {State{Phase: Moved}, true, "", both, ""},
 		"a Service that was named":        {served, false, "server", both, ""},
 		"kube-apiserver, after they were": {returned, false, "", nil, ""},

@@ -67,7 +67,6 @@ type State struct {
 	// name.
 	Registered map[string]apiregistrationv1.APIServiceSpec `json:"registered,omitempty"`
 	// Service is the namespace and the name of the server's Service that the objects have moved to.
-	// Older releases did not record it.
 	Service string `json:"service,omitempty"`
 	// Prefixes are those of the copies in the server's etcd. Definitions of some may be gone by now.
 	Prefixes []string `json:"prefixes,omitempty"`

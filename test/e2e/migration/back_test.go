@@ -210,7 +210,7 @@ func TestBackKilledAndAborted(t *testing.T) {
 	controlplane.Eventually(t, func() error { return c.createPizza(t, c.restaurant(), "after", nil) })
 	code, _, stderr = c.migrate(t, "abort")
 	require.Equal(t, 1, code)
-	require.Contains(t, stderr, "the migration is in the phase Returned")
+	require.Contains(t, stderr, "can't abort in the phase Returned")
 	code, _, stderr = c.migrate(t, "finish")
 	require.Equal(t, 0, code, stderr)
 	require.Equal(t, "Error: no migration of the group has begun\n", c.phase(t))

@@ -74,7 +74,7 @@ func TestKilledAndAborted(t *testing.T) {
 	require.Contains(t, stderr, "pizzas/default/finalized, and perhaps of others, have finalizers")
 	code, _, stderr = c.migrate(t, "abort")
 	require.Equal(t, 1, code)
-	require.Contains(t, stderr, "Error: the migration is in the phase Moved")
+	require.Contains(t, stderr, "Error: can't abort in the phase Moved")
 	// Once more, it has nothing to do.
 	code, _, stderr = c.migrate(t, "run")
 	require.Equal(t, 0, code, stderr)
