@@ -482,3 +482,18 @@ func local(resource schema.GroupVersionResource) schema.GroupVersionResource {
 	last := strings.LastIndex(resource.Group, ".")
 	return schema.GroupVersionResource{Group: resource.Group[last+1:], Version: resource.Version, Resource: resource.Resource + "." + resource.Group[:max(last, 0)]}
 }
+
+// fixRegister and fixUnregister return what makes clients use the server, or kube-apiserver.
+func (m *Migration) fixRegister() string {
+	if m.config.Defined {
+		return "register the group with \"crd-apiserver register\""
+	}
+	return "apply the server's APIServices"
+}
+
+func (m *Migration) fixUnregister() string {
+	if m.config.Defined {
+		return fmt.Sprintf("run \"crd-apiserver unregister --groups=%s\"", m.config.Group)
+	}
+	return "delete the APIService: kube-apiserver creates it again for the definitions"
+}

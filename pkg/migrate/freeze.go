@@ -37,6 +37,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // A freeze is made of objects that kube-apiservers and the server watch. It needs neither a process
@@ -362,6 +363,25 @@ func (m *Migration) tryWrite(ctx context.Context, move move, object *unstructure
 		}
 	}
 	return false, err
+}
+
+// unfreeze ends a freeze after an error, and lets clients write again where they did before it.
+func (m *Migration) unfreeze(ctx context.Context, err error) error {
+	ctx = context.WithoutCancel(ctx)
+	// If another process has continued the migration, that one decides about the freeze. Once
+	// clients write, all objects have to be compared again.
+	if saveErr := m.enter(ctx, Freezing); saveErr != nil {
+		return errors.Join(err, saveErr)
+	}
+	m.frozen = false
+	if m.state.Returning {
+		m.refuseCopies(ctx)
+		m.optional("a kube-apiserver that starts may answer for the objects", m.hide(ctx, keys.CopyKept))
+	}
+	if thawErr := m.thaw(ctx, time.Time{}); thawErr != nil {
+		return errors.Join(err, thawErr)
+	}
+	return errors.Join(err, m.enter(ctx, Copying))
 }
 
 // thaw lets clients write again, but not before a time.

@@ -23,6 +23,7 @@ import (
 	"slices"
 	"time"
 
+	"go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
@@ -57,7 +58,7 @@ const (
 // stepOf is what there is to know of a phase.
 type stepOf struct {
 	phase Phase
-	// do does what the phase is for. The next one follows. Nothing is left to do at the end.
+	// do does what the phase is for. The next phase follows.
 	do func(*Migration, context.Context, direction) error
 	// abort is the way back, which does not need the step that has failed. There is none once clients
 	// write to the target.
@@ -68,30 +69,52 @@ type stepOf struct {
 	died   func(*Migration, context.Context) error
 }
 
-// steps are the phases in their order. Each calls only what is below it: copy.go, freeze.go, switch.go, undo.go.
+// steps are the phases in their order. What they call is in the files below this one: plan, undo, finish; switch,
+// freeze; copy, targets; definitions, revisions; state. None of these calls one of those before it.
 func steps() []stepOf {
-	always, never := func(State) bool { return true }, func(State) bool { return false }
+	always := func(State) bool { return true }
 	return []stepOf{
-		{Copying, (*Migration).copyAll, (*Migration).undo, func(state State) bool { return state.Returning }, (*Migration).undo},
-		{Freezing, (*Migration).freezeAndCompare, (*Migration).undo, always, func(m *Migration, ctx context.Context) error { return m.goBack(ctx, nil) }},
-		{Switching, (*Migration).switchOver, (*Migration).undo, always, (*Migration).undo},
-		{Releasing, (*Migration).release, nil, always, (*Migration).proceed},
-		// "run" and "back" go on with an abort that can't switch clients back.
-		{Aborting, (*Migration).goOn, (*Migration).undo, always, (*Migration).undo},
-		// "finish" may have died with BypassVersion in the definitions.
-		{Moved, nil, nil, func(state State) bool { return len(state.Conversions) > 0 }, (*Migration).forgetBypass},
-		{Returned, nil, nil, never, nil},
+		{
+			phase: Copying, do: (*Migration).copyAll, abort: (*Migration).undo,
+			// On the way back, the definitions have BypassVersion.
+			leaves: func(state State) bool { return state.Returning }, died: (*Migration).undo,
+		},
+		{
+			phase: Freezing, do: (*Migration).freezeAndCompare, abort: (*Migration).undo,
+			leaves: always, died: func(m *Migration, ctx context.Context) error { return m.unfreeze(ctx, nil) },
+		},
+		{
+			phase: Switching, do: (*Migration).switchOver, abort: (*Migration).undo,
+			leaves: always, died: (*Migration).undo,
+		},
+		{
+			phase: Releasing, do: (*Migration).release,
+			leaves: always, died: (*Migration).proceed,
+		},
+		{
+			// Of an abort that can't switch clients back, so that only the way forward is left.
+			phase: Aborting, do: (*Migration).resumeSwitching, abort: (*Migration).undo,
+			leaves: always, died: (*Migration).undo,
+		},
+		{
+			// Finish may have died with BypassVersion in the definitions.
+			phase: Moved, leaves: func(state State) bool { return len(state.Conversions) > 0 }, died: (*Migration).forgetBypass,
+		},
+		{phase: Returned, leaves: func(State) bool { return false }},
 	}
 }
 
-// step returns what there is to know of a phase, or an empty one for an unknown phase.
+// step returns what there is to know of a phase.
 func step(phase Phase) stepOf {
 	for _, step := range steps() {
 		if step.phase == phase {
 			return step
 		}
 	}
-	return stepOf{}
+	unknown := func(*Migration, context.Context, direction) error {
+		return fmt.Errorf("the phase %q is unknown", phase)
+	}
+	return stepOf{phase: phase, do: unknown, leaves: func(State) bool { return false }}
 }
 
 // direction is one of the two ways that objects move. Both ways have the same phases, and differ in
@@ -177,9 +200,95 @@ func (m *Migration) through(ctx context.Context, d direction) error {
 	return nil
 }
 
-// goOn goes on in spite of an abort, which may have raised the other revision.
-func (m *Migration) goOn(ctx context.Context, d direction) error {
+// Abort undoes a migration that has not reached the phase Releasing. Until then no client has
+// written where the objects move to. On the way to the server it removes the objects from there,
+// and forgets the migration. On the way back the objects stay at the server, and the phase is Moved
+// again.
+//
+// Abort works even if a step of the migration fails for good. It only has to change APIServices
+// back that were changed. If that fails, Run or Back can go on instead.
+func (m *Migration) Abort(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := m.resume(ctx, func(state State) error {
+		switch {
+		case step(state.Phase).abort != nil:
+			return nil
+		case state.Phase == Releasing:
+			return fmt.Errorf("can't abort in the phase %s: clients already write to the target: run the same command again", state.Phase)
+		}
+		return fmt.Errorf("can't abort in the phase %s: clients already write to the target", state.Phase)
+	})
+	if errors.Is(err, ErrNone) {
+		m.claimed = true // Until a migration begins.
+		// The freeze may be of a process that was slower than the one that aborted the migration.
+		return errors.Join(err, m.thaw(ctx, time.Time{}))
+	}
+	if err != nil {
+		return err
+	}
+	return step(m.state.Phase).abort(m, ctx)
+}
+
+// resumeSwitching prepares to go on instead of an abort, which may have raised the other revision.
+func (m *Migration) resumeSwitching(ctx context.Context, d direction) error {
 	_, err := d.raise(ctx)
+	return err
+}
+
+// Abandoned reports whether a migration keeps clients from writing, or has changed the definitions,
+// although its process has ended. The key is that of the migration's state in the server's etcd.
+func Abandoned(ctx context.Context, etcd *clientv3.Client, stateKey string) (bool, error) {
+	_, abandoned, err := (&Migration{config: Config{Etcd: etcd, StateKey: stateKey}}).abandoned(ctx)
+	return abandoned, err
+}
+
+func (m *Migration) abandoned(ctx context.Context) (state State, abandoned bool, err error) {
+	state, _, err = m.readState(ctx)
+	if errors.Is(err, ErrNone) {
+		return state, false, nil
+	}
+	if err != nil {
+		return state, false, err
+	}
+	if !step(state.Phase).leaves(state) {
+		return state, false, nil
+	}
+	lease, err := m.config.Etcd.TimeToLive(ctx, state.Lease)
+	if err != nil {
+		return state, false, fmt.Errorf("reading the lease of the migration's process from the server's etcd: %w", err)
+	}
+	return state, lease.TTL < 0, nil
+}
+
+// Recover lets clients write again if the migration is Abandoned. After Freezing, the phase is
+// Copying again. After Switching, and after Copying on the way back of definitions, it is aborted. In
+// these cases the objects are where clients used them. After Releasing, the migration ends as it
+// would have. After Moved, where Finish was interrupted, the definitions are as before. Recover needs
+// no more of the Config than Abort. Several processes may call it at the same time.
+func (m *Migration) Recover(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	state, abandoned, err := m.abandoned(ctx)
+	if err != nil || !abandoned {
+		return err
+	}
+	if err := m.checkMayRecover(ctx, state.Phase); err != nil {
+		return err
+	}
+	err = m.resume(ctx, func(now State) error {
+		if now.Writer != state.Writer {
+			return errSuperseded
+		}
+		return nil
+	})
+	if err == nil {
+		m.progress("the process of the migration has ended in the phase %s", m.state.Phase)
+		err = step(m.state.Phase).died(m, ctx)
+	}
+	if errors.Is(err, errSuperseded) || errors.Is(err, ErrNone) {
+		return nil // The other process does it.
+	}
 	return err
 }
 
@@ -193,7 +302,7 @@ var errAborting = errors.New("the migration is being aborted: finish that with \
 func (m *Migration) resumeForward(ctx context.Context) error {
 	err := m.resume(ctx, func(state State) error {
 		if state.Phase == Aborting {
-			return m.checkGoesOn(ctx, state, false)
+			return m.checkMayResume(ctx, state, false)
 		}
 		if state.Returning {
 			return errors.New("the objects are moving, or have moved, back: continue with \"migrate back\", or finish that with \"migrate finish\"")
@@ -226,7 +335,7 @@ func (m *Migration) resumeReverse(ctx context.Context) error {
 		case state.Phase == Moved:
 			return m.checkReversible(ctx, state)
 		case state.Phase == Aborting:
-			return m.checkGoesOn(ctx, state, true)
+			return m.checkMayResume(ctx, state, true)
 		case state.Returning:
 			return nil
 		}
@@ -289,9 +398,9 @@ func (m *Migration) beginReverse(ctx context.Context) error {
 	return m.enter(ctx, Copying)
 }
 
-// checkGoesOn returns an error unless a migration in the phase Aborting can go on in a direction.
+// checkMayResume returns an error unless a migration in the phase Aborting can go on in a direction.
 // Clients can't write as long as an APIService leads to where the objects have moved.
-func (m *Migration) checkGoesOn(ctx context.Context, state State, back bool) error {
+func (m *Migration) checkMayResume(ctx context.Context, state State, back bool) error {
 	resumed := *m
 	resumed.state = state
 	used, err := resumed.switched(ctx)
@@ -357,7 +466,7 @@ func (m *Migration) copyAll(ctx context.Context, d direction) error {
 func (m *Migration) freezeAndCompare(ctx context.Context, d direction) (err error) {
 	defer func() {
 		if err != nil {
-			err = m.goBack(ctx, err)
+			err = m.unfreeze(ctx, err)
 		}
 	}()
 	moves, err := m.movable(ctx, d)
@@ -415,23 +524,4 @@ func (m *Migration) release(ctx context.Context, _ direction) error {
 	// Clients use the server already, so an error can't stop the migration.
 	m.optional("remove the annotation "+keys.CopyAnnotation+" from the definitions", m.annotate(ctx, ""))
 	return nil
-}
-
-// goBack lets clients write again where they did before the freeze.
-func (m *Migration) goBack(ctx context.Context, err error) error {
-	ctx = context.WithoutCancel(ctx)
-	// If another process has continued the migration, that one decides about the freeze. Once
-	// clients write, all objects have to be compared again.
-	if saveErr := m.enter(ctx, Freezing); saveErr != nil {
-		return errors.Join(err, saveErr)
-	}
-	m.frozen = false
-	if m.state.Returning {
-		m.refuseCopies(ctx)
-		m.optional("a kube-apiserver that starts may answer for the objects", m.hide(ctx, keys.CopyKept))
-	}
-	if thawErr := m.thaw(ctx, time.Time{}); thawErr != nil {
-		return errors.Join(err, thawErr)
-	}
-	return errors.Join(err, m.enter(ctx, Copying))
 }

@@ -17,17 +17,22 @@ limitations under the License.
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 // PlanBack returns what keeps the objects from moving back, and what happens to them. It changes
@@ -76,6 +81,56 @@ func (m *Migration) checkCopies(ctx context.Context, state State) error {
 		}
 	}
 	return err
+}
+
+// checkKubeEtcd returns an error unless kube-apiserver's etcd has the definitions, as kube-apiserver shows them. Another
+// prefix, or another cluster's etcd, has no such objects, or others.
+func (m *Migration) checkKubeEtcd(ctx context.Context) error {
+	if m.config.KubeEtcd == nil {
+		return nil
+	}
+	// A definition may just change.
+	return eventually(ctx, cluster.SettleTime, func(ctx context.Context) error {
+		found, err := m.definitions(ctx)
+		if err != nil {
+			return err
+		}
+		for _, d := range found {
+			response, err := m.config.KubeEtcd.Get(ctx, path.Join(m.config.KubePrefix, "apiextensions.k8s.io/customresourcedefinitions", d.Name))
+			if err != nil {
+				return fmt.Errorf("reading kube-apiserver's etcd: %w", err)
+			}
+			if len(response.Kvs) == 0 || strconv.FormatInt(response.Kvs[0].ModRevision, 10) != d.ResourceVersion {
+				return &refusal{fmt.Sprintf("%s is not in the etcd of --kube-etcd-servers, below --kube-etcd-prefix, as in kube-apiserver", d.Name), "give the --etcd-servers and the --etcd-prefix of this cluster's kube-apiserver"}
+			}
+		}
+		return nil
+	})
+}
+
+// checkEncryption returns an error if kube-apiserver encrypts objects that this process would write
+// unencrypted.
+func (m *Migration) checkEncryption(ctx context.Context) error {
+	if m.config.KubeEtcd == nil {
+		return nil
+	}
+	moves, err := m.moves(ctx)
+	if err != nil {
+		return err
+	}
+	to := m.inKubeEtcd()
+	for _, move := range moves {
+		response, err := to.Get(ctx, to.prefix(move), clientv3.WithPrefix(), clientv3.WithLimit(1))
+		if err != nil {
+			return fmt.Errorf("reading kube-apiserver's etcd: %w", err)
+		}
+		for _, kv := range response.Kvs {
+			if _, err := to.decode(ctx, move, string(kv.Key), kv.Value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // checkUndefined returns an error if the server has objects whose definition is gone. Clients would not reach them any
@@ -228,4 +283,106 @@ func (m *Migration) checkRegistered(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// checkWritten returns an error if kube-apiserver has objects that were written there past the server, as while no
+// APIService led to it. They would be deleted or overwritten as copies. Without a migration, all are such objects.
+// While kube-apiserver hides them, only BypassVersion and its etcd show them.
+func (m *Migration) checkWritten(ctx context.Context, state State) error {
+	if state.Phase != "" && (state.Phase != Moved || state.Revisions == nil) {
+		return nil // An aborted way back has written some of the copies.
+	}
+	if !m.config.Defined || m.config.DiscardWritten {
+		return nil
+	}
+	bypassed := state.Phase == Moved && len(state.Conversions) > 0
+	moves, err := m.moves(ctx)
+	if err != nil {
+		return err
+	}
+	var (
+		written []string
+		first   move
+	)
+	for _, move := range moves {
+		// All objects of a resource that was defined later are new.
+		moved, _ := strconv.ParseInt(state.Revisions[move.Resource], 10, 64)
+		look := func(object *unstructured.Unstructured, revision int64) error {
+			if revision <= moved || object.GetDeletionTimestamp() != nil {
+				return nil // An earlier process may have deleted it.
+			}
+			lost, err := m.lost(ctx, move, object)
+			if lost {
+				if len(written) == 0 {
+					first = move
+				}
+				written = append(written, move.Resource+"/"+keyOf(object))
+			}
+			return err
+		}
+		if m.config.KubeEtcd != nil {
+			err = m.inKubeEtcd().each(ctx, move, func(key string, kv *mvccpb.KeyValue) error {
+				object, err := objectAtKube(move, key, kv.Value)
+				if err != nil {
+					return err
+				}
+				return look(object, kv.ModRevision)
+			})
+		} else if own := move.bypass(); bypassed || !move.hidden {
+			if !bypassed {
+				own = local(move.from)
+			}
+			_, err = m.list(ctx, own, func(object *unstructured.Unstructured) error {
+				object.SetAPIVersion(move.from.GroupVersion().String())
+				revision, err := revisionOf(object.GetResourceVersion())
+				return cmp.Or(err, look(object, revision))
+			})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(written) == 0 {
+		return nil
+	}
+	own, read := local(first.from), "read them"
+	if first.hidden {
+		read = fmt.Sprintf("delete the MutatingAdmissionPolicyBinding %s, set served in the versions of the definition, read them", cluster.CopiesPolicyName(m.config.Group))
+	}
+	return &refusal{
+		fmt.Sprintf("%d objects were written at kube-apiserver past the server, which does not have them like that: %s", len(written), strings.Join(written[:min(maxNamed, len(written))], ", ")),
+		fmt.Sprintf("%s at /apis/%s, and create or change them at the server; --discard-written gives up what is still missing then", read, path.Join(own.Group, own.Version, own.Resource)),
+	}
+}
+
+// lost reports whether the server lacks what kube-apiserver has of an object. Each write changes managedFields and the
+// generation.
+func (m *Migration) lost(ctx context.Context, move move, object *unstructured.Unstructured) (bool, error) {
+	key := move.Prefix + keyOf(object)
+	response, err := m.config.Etcd.Get(ctx, key)
+	if err != nil {
+		return false, fmt.Errorf("reading the server's etcd: %w", err)
+	}
+	if len(response.Kvs) == 0 {
+		return true, nil
+	}
+	data, err := readAtServer(ctx, move, key, response.Kvs[0].Value)
+	if err != nil {
+		return false, err
+	}
+	there := &unstructured.Unstructured{}
+	if err := there.UnmarshalJSON(data); err != nil {
+		return false, err
+	}
+	var contents []content
+	for _, object := range []*unstructured.Unstructured{object.DeepCopy(), there} {
+		object.SetManagedFields(nil)
+		object.SetGeneration(0)
+		encoded, err := atServer{}.encode(move, object)
+		if err != nil {
+			return false, err
+		}
+		contents = append(contents, encoded.content)
+	}
+	return contents[0] != contents[1], nil
 }

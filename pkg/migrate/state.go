@@ -103,9 +103,6 @@ func (m *Migration) readState(ctx context.Context) (state State, revision int64,
 	if err := json.Unmarshal(response.Kvs[0].Value, &state); err != nil {
 		return state, 0, fmt.Errorf("the migration's state, the key %s in the server's etcd, can't be read: %w", m.config.StateKey, err)
 	}
-	if step(state.Phase).phase == "" {
-		return state, 0, fmt.Errorf("the migration is in the phase %q, which this release does not know: use the one that has begun it", state.Phase)
-	}
 	return state, response.Kvs[0].ModRevision, nil
 }
 
@@ -222,31 +219,6 @@ func (m *Migration) live(ctx context.Context) (clientv3.LeaseID, error) {
 		}
 	}()
 	return lease.ID, nil
-}
-
-// Abandoned reports whether a migration keeps clients from writing, or has changed the definitions,
-// although its process has ended. The key is that of the migration's state in the server's etcd.
-func Abandoned(ctx context.Context, etcd *clientv3.Client, stateKey string) (bool, error) {
-	_, abandoned, err := (&Migration{config: Config{Etcd: etcd, StateKey: stateKey}}).abandoned(ctx)
-	return abandoned, err
-}
-
-func (m *Migration) abandoned(ctx context.Context) (state State, abandoned bool, err error) {
-	state, _, err = m.readState(ctx)
-	if errors.Is(err, ErrNone) {
-		return state, false, nil
-	}
-	if err != nil {
-		return state, false, err
-	}
-	if !step(state.Phase).leaves(state) {
-		return state, false, nil
-	}
-	lease, err := m.config.Etcd.TimeToLive(ctx, state.Lease)
-	if err != nil {
-		return state, false, fmt.Errorf("reading the lease of the migration's process from the server's etcd: %w", err)
-	}
-	return state, lease.TTL < 0, nil
 }
 
 // reportInterval is how often the progress of reading many objects is reported.

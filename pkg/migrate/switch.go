@@ -120,7 +120,7 @@ func (m *Migration) switchToKube(ctx context.Context) error {
 	}
 	if len(given) == 0 {
 		if err := m.checkReturned(ctx); err != nil {
-			return m.goBack(ctx, err)
+			return m.unfreeze(ctx, err)
 		}
 	}
 	if err := m.giveAllBack(ctx); err != nil {
@@ -297,7 +297,7 @@ func (m *Migration) switchVersions(ctx context.Context) error {
 	}
 	// After this, the migration ends at the server.
 	if err := m.unchanged(ctx); err != nil {
-		return m.goBack(ctx, err)
+		return m.unfreeze(ctx, err)
 	}
 	if len(names) == 0 {
 		return nil
@@ -322,7 +322,7 @@ func (m *Migration) switchVersions(ctx context.Context) error {
 	if backErr := m.giveAllBack(ctx); backErr != nil {
 		return errors.Join(err, backErr)
 	}
-	return m.goBack(ctx, err)
+	return m.unfreeze(ctx, err)
 }
 
 // switchAll returns when the server answers for all versions.

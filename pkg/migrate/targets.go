@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -33,8 +32,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/client-go/dynamic"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 // fieldManager names this program in the managedFields of objects that it changes.
@@ -242,56 +239,6 @@ func objectAtKube(move move, key string, value []byte) (*unstructured.Unstructur
 	return object, nil
 }
 
-// checkKubeEtcd returns an error unless kube-apiserver's etcd has the definitions, as kube-apiserver shows them. Another
-// prefix, or another cluster's etcd, has no such objects, or others.
-func (m *Migration) checkKubeEtcd(ctx context.Context) error {
-	if m.config.KubeEtcd == nil {
-		return nil
-	}
-	// A definition may just change.
-	return eventually(ctx, cluster.SettleTime, func(ctx context.Context) error {
-		found, err := m.definitions(ctx)
-		if err != nil {
-			return err
-		}
-		for _, d := range found {
-			response, err := m.config.KubeEtcd.Get(ctx, path.Join(m.config.KubePrefix, "apiextensions.k8s.io/customresourcedefinitions", d.Name))
-			if err != nil {
-				return fmt.Errorf("reading kube-apiserver's etcd: %w", err)
-			}
-			if len(response.Kvs) == 0 || strconv.FormatInt(response.Kvs[0].ModRevision, 10) != d.ResourceVersion {
-				return &refusal{fmt.Sprintf("%s is not in the etcd of --kube-etcd-servers, below --kube-etcd-prefix, as in kube-apiserver", d.Name), "give the --etcd-servers and the --etcd-prefix of this cluster's kube-apiserver"}
-			}
-		}
-		return nil
-	})
-}
-
-// checkEncryption returns an error if kube-apiserver encrypts objects that this process would write
-// unencrypted.
-func (m *Migration) checkEncryption(ctx context.Context) error {
-	if m.config.KubeEtcd == nil {
-		return nil
-	}
-	moves, err := m.moves(ctx)
-	if err != nil {
-		return err
-	}
-	to := m.inKubeEtcd()
-	for _, move := range moves {
-		response, err := to.Get(ctx, to.prefix(move), clientv3.WithPrefix(), clientv3.WithLimit(1))
-		if err != nil {
-			return fmt.Errorf("reading kube-apiserver's etcd: %w", err)
-		}
-		for _, kv := range response.Kvs {
-			if _, err := to.decode(ctx, move, string(kv.Key), kv.Value); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 func (inKubeEtcd) encode(move move, object *unstructured.Unstructured) (wanted, error) {
 	object.SetAPIVersion(move.from.GroupVersion().String())
 	object.SetResourceVersion("")
@@ -464,5 +411,17 @@ func deleteHeld(ctx context.Context, client dynamic.ResourceInterface, name stri
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
+	return err
+}
+
+// removeCopies removes the objects from the server's etcd.
+func (m *Migration) removeCopies(ctx context.Context) error {
+	for _, store := range m.config.Stores {
+		if _, err := m.write(ctx, clientv3.OpDelete(store.Prefix, clientv3.WithPrefix())); err != nil {
+			return err
+		}
+		m.progress("the server has no %s", store.GroupResource)
+	}
+	_, err := m.write(ctx, clientv3.OpDelete(m.config.HistoryKey))
 	return err
 }

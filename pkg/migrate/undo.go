@@ -19,7 +19,6 @@ package migrate
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,36 +36,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
-// Abort undoes a migration that has not reached the phase Releasing. Until then no client has
-// written where the objects move to. On the way to the server it removes the objects from there,
-// and forgets the migration. On the way back the objects stay at the server, and the phase is Moved
-// again.
-//
-// Abort works even if a step of the migration fails for good. It only has to change APIServices
-// back that were changed. If that fails, Run or Back can go on instead.
-func (m *Migration) Abort(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	err := m.resume(ctx, func(state State) error {
-		switch {
-		case step(state.Phase).abort != nil:
-			return nil
-		case state.Phase == Releasing:
-			return fmt.Errorf("can't abort in the phase %s: clients already write to the target: run the same command again", state.Phase)
-		}
-		return fmt.Errorf("can't abort in the phase %s: clients already write to the target", state.Phase)
-	})
-	if errors.Is(err, ErrNone) {
-		m.claimed = true // Until a migration begins.
-		// The freeze may be of a process that was slower than the one that aborted the migration.
-		return errors.Join(err, m.thaw(ctx, time.Time{}))
-	}
-	if err != nil {
-		return err
-	}
-	return step(m.state.Phase).abort(m, ctx)
-}
-
+// undo makes clients use what they used before the migration, and removes the copies.
 func (m *Migration) undo(ctx context.Context) error {
 	if m.state.Phase == Copying || m.state.Phase == Freezing {
 		if err := m.checkUsed(ctx); err != nil {
@@ -77,7 +47,7 @@ func (m *Migration) undo(ctx context.Context) error {
 		return err
 	}
 	if m.state.Returning {
-		return m.abortBack(ctx)
+		return m.undoReverse(ctx)
 	}
 	if err := m.switchBack(ctx); err != nil {
 		return err
@@ -178,9 +148,9 @@ func (m *Migration) raiseAgain(ctx context.Context) error {
 	return err
 }
 
-// abortBack makes clients use the server again. kube-apiserver's own objects stay as they are. No
+// undoReverse makes clients use the server again. kube-apiserver's own objects stay as they are. No
 // client sees them.
-func (m *Migration) abortBack(ctx context.Context) error {
+func (m *Migration) undoReverse(ctx context.Context) error {
 	// kube-apiserver may not have created all of them again.
 	registered, err := m.registered(ctx)
 	if err != nil {
@@ -254,37 +224,6 @@ func (m *Migration) register(ctx context.Context, name string) error {
 		return fmt.Errorf("switching the APIService %s to the server: %w", name, err)
 	}
 	return m.waitAvailable(ctx, name)
-}
-
-// Recover lets clients write again if the migration is Abandoned. After Freezing, the phase is
-// Copying again. After Switching, and after Copying on the way back of definitions, it is aborted. In
-// these cases the objects are where clients used them. After Releasing, the migration ends as it
-// would have. After Moved, where Finish was interrupted, the definitions are as before. Recover needs
-// no more of the Config than Abort. Several processes may call it at the same time.
-func (m *Migration) Recover(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	state, abandoned, err := m.abandoned(ctx)
-	if err != nil || !abandoned {
-		return err
-	}
-	if err := m.checkMayRecover(ctx, state.Phase); err != nil {
-		return err
-	}
-	err = m.resume(ctx, func(now State) error {
-		if now.Writer != state.Writer {
-			return errSuperseded
-		}
-		return nil
-	})
-	if err == nil {
-		m.progress("the process of the migration has ended in the phase %s", m.state.Phase)
-		err = step(m.state.Phase).died(m, ctx)
-	}
-	if errors.Is(err, errSuperseded) || errors.Is(err, ErrNone) {
-		return nil // The other process does it.
-	}
-	return err
 }
 
 // checkMayRecover returns an error unless this user is a cluster administrator. A process that
