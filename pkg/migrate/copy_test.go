@@ -141,7 +141,6 @@ func TestCopyLate(t *testing.T) {
 	scene := usualScene()
 	scene.store = store
 	m := scene.migration(t, newMigration(t).config.Etcd)
-	m.config.Report = func(Progress) {}
 	late := unmarshal(t, usualObject)[0]
 	late.SetName("late")
 	late.SetResourceVersion("8")

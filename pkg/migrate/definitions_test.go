@@ -80,7 +80,6 @@ func TestChangedDefinitions(t *testing.T) {
 			scene := usualScene()
 			scene.definition = test.before
 			m := scene.migration(t, etcd)
-			m.config.Report = func(Progress) {}
 			found, err := m.definitions(t.Context())
 			require.NoError(t, err)
 			err = m.begin(t.Context(), Copying, found...)
@@ -126,7 +125,6 @@ func TestOwnChanges(t *testing.T) {
 	scene.inDefinition(`"conversion": {"strategy": "None"}`, webhook)
 	scene.inDefinition(`"name": "v1", `, `"name": "v1", "schema": {"openAPIV3Schema": {"description": "A thing."}}, `)
 	m := scene.migration(t, newMigration(t).config.Etcd)
-	m.config.Report = func(Progress) {}
 	found, err := m.definitions(t.Context())
 	require.NoError(t, err)
 	err = m.begin(t.Context(), Copying, found...)

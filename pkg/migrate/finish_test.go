@@ -83,7 +83,7 @@ func TestFinishServed(t *testing.T) {
 			m := scene.migration(t, etcd)
 			m.aggregator = aggregatorfake.NewClientset(test.apiServices...)
 			m.config.APIServices = []string{"v1.example.com", "v1beta1.example.com"}
-			m.config.Defined, m.config.Report = test.defined, func(Progress) {}
+			m.config.Defined = test.defined
 			m.config.Service = apiregistrationv1.ServiceReference{}
 			if test.service != "" {
 				m.config.Service = apiregistrationv1.ServiceReference{Namespace: test.service, Name: "server"}
@@ -181,7 +181,6 @@ func TestBackOverwritesNothing(t *testing.T) {
 	for name, state := range map[string]string{"moved": `{"phase": "Moved", "revisions": {"things": "1"}}`, "without a migration": ""} {
 		t.Run(name, func(t *testing.T) {
 			scene := usualScene()
-			scene.etcd = map[string]string{}
 			scene.registered()
 			scene.defined, scene.kubeEtcd, scene.revision = true, true, "1000"
 			scene.store.Prefix, scene.store.Transformer = "/server/example.com/things/", identity.NewEncryptCheckTransformer()
@@ -190,7 +189,6 @@ func TestBackOverwritesNothing(t *testing.T) {
 				delete(scene.etcd, "/state")
 			}
 			m := scene.migration(t, etcd)
-			m.config.Report = func(Progress) {}
 			const want = "1 objects were written at kube-apiserver past the server, which does not have them like that: things/default/one"
 			require.ErrorContains(t, m.Back(t.Context()), want)
 			findings, err := m.PlanBack(t.Context())

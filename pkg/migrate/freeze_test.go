@@ -114,7 +114,6 @@ func TestRefusedFreeze(t *testing.T) {
 			}
 			scene.kube = append(scene.kube, &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "migrate.example.com"}})
 			m := scene.migration(t, etcd)
-			m.config.Report = func(progress Progress) { t.Log(progress.Message) }
 			err := m.rehearse(t.Context(), State{}, false)
 			if test.planned == "" {
 				require.NoError(t, err)
@@ -139,7 +138,6 @@ func TestThawWithoutPriorityLevel(t *testing.T) {
 	scene.object = ""
 	scene.kube = append(scene.kube, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "migrate.example.com"}})
 	m := scene.migration(t, newMigration(t).config.Etcd)
-	m.config.Report = func(Progress) {}
 	client, ok := m.dynamic.(*dynamicfake.FakeDynamicClient)
 	require.True(t, ok)
 	synctest.Test(t, func(t *testing.T) { require.NoError(t, m.thaw(t.Context(), time.Time{})) })

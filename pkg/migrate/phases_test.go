@@ -68,7 +68,6 @@ func TestAPIServicesChangedMeanwhile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene := usualScene()
-			scene.etcd = map[string]string{}
 			if scene.registered(); !test.registered {
 				scene.apiService.Spec.Service = nil
 				scene.apiService.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: cluster.LocalReason}}
@@ -76,7 +75,6 @@ func TestAPIServicesChangedMeanwhile(t *testing.T) {
 			scene.etcd["/state"] = "{" + test.state + "}"
 			scene.etcd["/registry/example.com/things/default/one"] = "{}"
 			m := scene.migration(t, etcd)
-			m.config.HistoryKey, m.config.Report = "/history", func(Progress) {}
 			m.config.Cluster = &rest.Config{Transport: always(answered(http.StatusOK, nil, "{}"))}
 			err := test.do(m)
 			count, countErr := etcd.Get(t.Context(), "/registry/example.com/things/default/one")
@@ -94,7 +92,6 @@ func TestAPIServicesChangedMeanwhile(t *testing.T) {
 // A group is not moved back if only some versions lead to the server: clients may have written in both places.
 func TestPartlyRegistered(t *testing.T) {
 	scene := usualScene()
-	scene.etcd = map[string]string{}
 	scene.registered()
 	m := scene.migration(t, newMigration(t).config.Etcd)
 	m.config.APIServices = append(m.config.APIServices, "v1beta1.example.com", "v1alpha1.example.com")
@@ -107,7 +104,6 @@ func TestPartlyRegistered(t *testing.T) {
 // A process that ends right after the way back has begun leaves nothing to abort. Only the server has the objects.
 func TestEndedWhenBackHasBegun(t *testing.T) {
 	scene := usualScene()
-	scene.etcd = map[string]string{}
 	scene.registered()
 	delete(scene.etcd, "/state")
 	scene.etcd["/registry/example.com/things/default/one"], scene.kubeEtcd, scene.revision = usualObject, true, "1000"
@@ -214,12 +210,11 @@ func TestFenceOfDeletedObjects(t *testing.T) {
 // backFrom returns a migration of custom resources that have moved, in a state with these fields.
 func backFrom(t *testing.T, scene *scene, state string) *Migration {
 	t.Helper()
-	scene.etcd = map[string]string{}
 	scene.registered()
 	scene.etcd["/state"] = `{"phase": "Moved", "switched": "2026-02-01T00:00:00Z", ` + state + `}`
 	scene.defined = true
 	m := scene.migration(t, newMigration(t).config.Etcd)
-	m.config.RaiseRevision, m.config.Report = true, func(Progress) {}
+	m.config.RaiseRevision = true
 	return m
 }
 
@@ -247,9 +242,8 @@ func TestBackAfterDefinitionWasDeleted(t *testing.T) {
 // the freeze.
 func TestLeaseLostWhileCopying(t *testing.T) {
 	scene := usualScene()
-	scene.etcd = map[string]string{}
 	m := scene.migration(t, newMigration(t).config.Etcd)
-	m.config.Report, m.config.HistoryKey, m.config.APIServices = func(Progress) {}, "/history", nil
+	m.config.APIServices = nil
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	found, err := m.definitions(ctx)
@@ -277,9 +271,8 @@ func TestLeaseLostWhileCopying(t *testing.T) {
 // An abort removes copies whose definition was deleted meanwhile.
 func TestAbortAfterDefinitionWasDeleted(t *testing.T) {
 	scene := usualScene()
-	scene.etcd, scene.defined = map[string]string{}, true
+	scene.defined = true
 	m := scene.migration(t, newMigration(t).config.Etcd)
-	m.config.Report, m.config.HistoryKey = func(Progress) {}, "/history"
 	require.NoError(t, m.begin(t.Context(), Copying))
 	prefix := m.config.Stores[0].Prefix
 	_, err := m.write(t.Context(), clientv3.OpPut(prefix+"default/one", usualObject))

@@ -89,7 +89,7 @@ func usualScene() *scene {
 	store.StorageVersion = "v1"
 	store.Codec, store.Strict = unstructured.UnstructuredJSONScheme, unstructured.UnstructuredJSONScheme
 	return &scene{
-		definition: usualDefinition, object: usualObject, revision: "2", store: store,
+		definition: usualDefinition, object: usualObject, revision: "2", store: store, etcd: map[string]string{},
 		apiService: &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1.example.com", Labels: map[string]string{cluster.ManagedLabel: "true"}}},
 	}
 }
@@ -163,6 +163,7 @@ func (s *scene) migration(t *testing.T, etcd *clientv3.Client) *Migration {
 		config: Config{
 			Group: "example.com", APIServices: []string{"v1.example.com"}, Stores: []keys.Objects{s.store}, Etcd: etcd, StateKey: "/state", HistoryKey: "/history",
 			Defined: s.defined, Lease: "controllers", MaxElements: 20, MaxOwners: 2, Service: apiregistrationv1.ServiceReference{Namespace: "server"}, KubePrefix: "/registry",
+			Report: func(progress Progress) { t.Log(progress.Message) },
 		},
 		dynamic: objects, kube: kube, aggregator: aggregatorfake.NewClientset(s.apiService),
 	}
@@ -457,7 +458,6 @@ func TestFindings(t *testing.T) {
 	for reason, test := range findings {
 		t.Run(string(reason), func(t *testing.T) {
 			scene := usualScene()
-			scene.etcd = map[string]string{}
 			test.change(scene)
 			planned := scene.migration(t, m.config.Etcd)
 			revision, err := planned.serverRevision(t.Context())
@@ -516,7 +516,7 @@ func TestTooLargeToGoBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene := usualScene()
-			scene.etcd, scene.kubeEtcd = map[string]string{}, test.kubeEtcd
+			scene.kubeEtcd = test.kubeEtcd
 			scene.registered()
 			scene.inMetadata(`"annotations": {"large": "` + strings.Repeat("a", test.annotation) + `"}`)
 			all, err := scene.migration(t, m.config.Etcd).PlanBack(t.Context())
@@ -576,7 +576,6 @@ func TestUIDsAtKube(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene := usualScene()
-			scene.etcd = map[string]string{}
 			scene.registered()
 			scene.defined, scene.atKube = true, test.atKube
 			all, err := scene.migration(t, m.config.Etcd).PlanBack(t.Context())

@@ -84,7 +84,6 @@ func TestMissingRevisions(t *testing.T) {
 	scene := usualScene()
 	scene.revision = "5000"
 	m := scene.migration(t, newMigration(t).config.Etcd)
-	m.config.Report = func(Progress) {}
 	found, err := m.definitions(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, m.begin(t.Context(), Copying, found...))

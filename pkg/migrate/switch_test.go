@@ -77,7 +77,6 @@ func TestReachedByOneKubeAPIServer(t *testing.T) {
 	scene := usualScene()
 	scene.apiService.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: "Passed"}}
 	m := scene.migration(t, newMigration(t).config.Etcd)
-	m.config.Report = func(Progress) {}
 	ctx, cancel := context.WithCancel(t.Context())
 	m.config.Cluster = &rest.Config{Transport: always(func() (*http.Response, error) {
 		defer cancel()

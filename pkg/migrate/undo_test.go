@@ -94,8 +94,7 @@ func TestRecover(t *testing.T) {
 				scene.etcd = map[string]string{"/state": string(saved)}
 			}
 			m := scene.migration(t, etcd)
-			m.config.APIServices, m.config.HistoryKey = nil, "/history"
-			m.config.Report = func(progress Progress) { t.Log(progress.Message) }
+			m.config.APIServices = nil
 			m.kube.(*kubefake.Clientset).PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, &authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: !test.forbidden}}, nil
 			})
@@ -137,7 +136,6 @@ func TestRecoverDefinitions(t *testing.T) {
 			scene.inDefinition(`"metadata": {`, `"metadata": {"annotations": {"`+keys.CopyAnnotation+`": "`+keys.CopyKept+`"}, `)
 			scene.inDefinition(`"storage": false}]`, `"storage": false}, {"name": "migrate", "served": true, "storage": false}]`)
 			m := scene.migration(t, etcd)
-			m.config.Report = func(progress Progress) { t.Log(progress.Message) }
 			m.kube.(*kubefake.Clientset).PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, &authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}, nil
 			})
@@ -183,7 +181,6 @@ func TestGoOnInsteadOfAborting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene := usualScene()
-			scene.etcd = map[string]string{}
 			scene.registered()
 			if !test.registered {
 				scene.apiService.Spec.Service = nil
@@ -247,8 +244,7 @@ func TestAbortRegistersAgain(t *testing.T) {
 			scene := usualScene()
 			scene.defined, scene.etcd = true, map[string]string{"/state": string(state)}
 			m := scene.migration(t, etcd)
-			m.config.HistoryKey, m.config.Cluster = "/history", &rest.Config{}
-			m.config.Report = func(progress Progress) { t.Log(progress.Message) }
+			m.config.Cluster = &rest.Config{}
 			apiServices := m.aggregator.ApiregistrationV1().APIServices()
 			if !exists {
 				require.NoError(t, apiServices.Delete(t.Context(), name, metav1.DeleteOptions{}))
@@ -283,7 +279,6 @@ func TestNoPolicyStays(t *testing.T) {
 			scene.defined, scene.etcd = true, map[string]string{"/state": test.state}
 			scene.apiService.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: cluster.LocalReason}}
 			m := scene.migration(t, etcd)
-			m.config.Report = func(progress Progress) { t.Log(progress.Message) }
 			m.config.Cluster = &rest.Config{Transport: always(answered(http.StatusOK, nil, "{}"))}
 			require.NoError(t, test.do(m))
 			var deleted []string
