@@ -88,27 +88,20 @@ smoke: ## Runs the end-to-end test RUN=TestX against the control plane of "make 
 # A failure does not keep the rest from running, but is in the exit code. Two at a time: the
 # end-to-end tests often wait. Their binaries come first, or they would begin last.
 .PHONY: test
-test: export TESTRUN_FLAKES := $(CURDIR)/_output/flakes
-test: export TESTRUN_FAILED := $(CURDIR)/_output/failed
 test: ## Runs the unit tests and an end-to-end test of every capability; says first what this machine can't run
 	@hack/test-needs.sh
 	-@$(MAKE) --no-print-directory binaries
-	@rm -f $(TESTRUN_FLAKES) $(TESTRUN_FAILED)
-	@status=0; \
-		$(MAKE) --keep-going --no-print-directory --jobs=2 TEST_LENGTH=-short test-e2e test-unit || status=$$?; \
-		$(MAKE) --no-print-directory test-again || status=$$?; \
-		cat $(TESTRUN_FLAKES) 2>/dev/null || true; \
-		exit $${status}
+	@$(MAKE) --keep-going --no-print-directory --jobs=2 TEST_LENGTH=-short test-e2e test-unit
 
 .PHONY: test-all
 test-all: ## Runs all tests, long ones included, but those in docs/making-releases.md: some hours
 	@hack/test-needs.sh
 	-@$(MAKE) --no-print-directory binaries $(addprefix $(BIN)/,$(OTHERS))
 	@$(MAKE) --keep-going --no-print-directory --jobs=2 test-e2e test-unit test-fuzz
-	@$(MAKE) --keep-going --no-print-directory test-crd-apiserver test-controller-runtime test-remote test-oldest test-definitions test-tutorial test-alerts test-etcd test-kine test-release test-site test-dashboard test-newest-go test-nodes
+	@$(MAKE) --keep-going --no-print-directory test-crd-apiserver test-controller-runtime test-remote test-oldest test-definitions test-tutorial test-alerts test-etcd test-kine test-release test-dashboard test-newest-go test-nodes
 
 .PHONY: verify
-verify: verify-lint verify-boundaries verify-budgets verify-headers verify-figures verify-site verify-translations verify-shell verify-modules verify-codegen verify-reference verify-vulnerabilities test-hack test-rename ## Runs all checks
+verify: verify-lint verify-boundaries verify-budgets verify-headers verify-site verify-shell verify-modules verify-codegen verify-reference verify-vulnerabilities ## Runs all checks
 
 .PHONY: update
 update: update-codegen update-reference update-format update-modules ## Fixes whatever "make verify" finds that a tool can fix

@@ -61,10 +61,7 @@ apiserver | crd-apiserver | webhook)
 		"-spdx=${work}/${name}.spdx.json" "${directories[@]/%//${name}}"
 	;;
 etcd) programs=(/usr/local/bin/etcd /usr/local/bin/etcdctl) arguments+=(-user=) ;;
-kube-scheduler | rclone) programs=("/usr/local/bin/${name}") arguments+=(-user=) ;;
-prometheus | prometheus-config-reloader) programs=("/bin/${name}") arguments+=(-user=) ;;
-prometheus-operator) programs=(/bin/operator=prometheus-operator) arguments+=(-user=) ;;
-metrics-server) arguments+=(-user=) ;;
+rclone) programs=("/usr/local/bin/${name}") arguments+=(-user=) ;;
 busybox) programs=(/bin/sh=busybox /bin/cat=busybox /bin/ls=busybox /bin/rm=busybox /bin/sleep=busybox) arguments+=(-user=) ;;
 pause) ;;
 *) fail "There is no image ${name}: add it to hack/build-image.sh." ;;

@@ -80,10 +80,10 @@ if ((${#packages[@]} > 0)); then
 			{ for (i = 2; i <= NF; i++) if ($i in wanted) { print $1; next } }')
 	step 'go test -short'
 	# shellcheck disable=SC2086 # a list of packages
-	[[ -z ${tests} ]] || go run ./hack/testrun -vet=off -short -timeout=5m ${tests} || status=1
+	[[ -z ${tests} ]] || hack/test.sh -vet=off -short -timeout=5m ${tests} || status=1
 
 	step 'a server in the process'
-	go run ./hack/testrun -vet=off -run='^TestSmoke$' ./pkg/apiserver/testing || status=1
+	hack/test.sh -vet=off -run='^TestSmoke$' ./pkg/apiserver/testing || status=1
 fi
 
 step 'done'

@@ -70,16 +70,3 @@ shell_scripts() {
 	mapfile -t all <<<"${list}"
 	lint_tool shfmt --find "${all[@]}"
 }
-
-# figure_checksum prints the SHA-256 of a figure's source and of the figure, without
-# its last line if that is a checksum.
-figure_checksum() {
-	local sum
-	sum=$(sed '/^<!-- [0-9a-f]\{64\} -->$/d' "$1" "$2" | sha256sum)
-	echo "${sum%% *}"
-}
-
-# latest_results prints the file of the last results of "make bench".
-latest_results() {
-	files 'docs/benchmarks/*.json' | tail -n 1
-}

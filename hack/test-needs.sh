@@ -24,11 +24,9 @@ package() {
 	case $1 in
 	sshd) echo openssh-server ;;
 	ssh | ssh-keygen) echo openssh-client ;;
-	mkfs.ext4) echo e2fsprogs ;;
 	nsenter | unshare) echo util-linux ;;
 	ip) echo iproute2 ;;
 	nft) echo nftables ;;
-	node) echo nodejs ;;
 	busybox) echo busybox-static ;;
 	/usr/lib/cni/*) echo containernetworking-plugins ;;
 	*) echo "$1" ;;
@@ -69,10 +67,8 @@ while IFS='|' read -r tests needs; do
 done <<'TABLE'
 networks of hosts (test/network)|root ip nsenter
 rollouts (test/e2e/rollout)|root ip nsenter
-faults of disks (test/e2e/faults)|root mkfs.ext4
-SSH (test/e2e/remote, test/bastion/local, and test/e2e/api a second time)|root ip nsenter unshare sshd ssh ssh-keygen
+SSH (test/bastion/local, and test/e2e/api a second time)|root ip nsenter unshare sshd ssh ssh-keygen
 an HTTP proxy (test/e2e/remote)|root ip nsenter tinyproxy
-"kubectl proxy" (test/e2e/remote)|curl
 Konnectivity (test/e2e/konnectivity)|root ip nsenter openssl
 TABLE
 

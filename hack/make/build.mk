@@ -79,9 +79,6 @@ $(BIN)/custom-metrics-adapter $(BIN)/acme-webhook: $(BIN)/%: hack/tools/%/go.mod
 $(BIN)/prometheus $(BIN)/promtool: hack/tools/prometheus/go.mod hack/tools/prometheus/go.sum
 	@go -C $(<D) build -tags=remove_all_sd,enable_kubernetes_sd -o $(CURDIR)/$@ github.com/prometheus/prometheus/cmd/$(@F)
 
-$(addprefix $(BIN)/prometheus-,operator config-reloader): hack/tools/prometheus-operator/go.mod hack/tools/prometheus-operator/go.sum
-	@go -C $(<D) build -o $(CURDIR)/$@ github.com/prometheus-operator/prometheus-operator/cmd/$(patsubst prometheus-operator,operator,$(@F))
-
 $(BIN)/pause: test/nodes/pause/main.go
 	@go build -buildvcs=false -ldflags='-s -w' -o $@ ./$(<D)
 

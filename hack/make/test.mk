@@ -24,8 +24,8 @@ UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./artifacts ./test/ups
 E2E_PACKAGES = ./test/kit $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|alerts|dashboard|kit|nodes(/.*)?|e2e/attacks)$$')
 # -short leaves out what the tests call long.
 TEST_LENGTH ?=
-TEST_UNIT = CGO_ENABLED=1 go run ./hack/testrun -race -vet=off $(TEST_LENGTH)
-TEST_E2E = go run ./hack/testrun -rerun -vet=off $(TEST_LENGTH) -count=1 -p=3
+TEST_UNIT = CGO_ENABLED=1 hack/test.sh -race -vet=off $(TEST_LENGTH)
+TEST_E2E = env RERUN=true hack/test.sh -vet=off $(TEST_LENGTH) -count=1 -p=3
 
 .PHONY: test-unit
 test-unit: ## Runs the tests that need nothing but Go and gcc, with the race detector
@@ -38,7 +38,7 @@ test-newest-go: ## Builds everything and runs the unit tests with the newest Go 
 
 .PHONY: test-fuzz
 test-fuzz: ## Sends 10 000 objects of each kind through each version and encoding
-	FUZZ_ITERATIONS=10000 go run ./hack/testrun -vet=off -count=1 -timeout=20m -run='^TestRoundTrip$$' ./pkg/apis/restaurant/install
+	FUZZ_ITERATIONS=10000 hack/test.sh -vet=off -count=1 -timeout=20m -run='^TestRoundTrip$$' ./pkg/apis/restaurant/install
 
 # The attacks have the machine to themselves: how long others wait is what they are about.
 .PHONY: test-e2e
@@ -48,23 +48,14 @@ test-e2e: binaries ## Runs the tests against a real control plane
 		$(TEST_E2E) -timeout=10m ./test/e2e/attacks || failed=1; \
 		exit $${failed}
 
-# The end-to-end tests that "make test" leaves for its end, when nothing else runs.
-.PHONY: test-again
-test-again:
-	@go run ./hack/testrun -rerun
-
 .PHONY: test-crd-apiserver
 test-crd-apiserver: binaries ## Runs the tests of custom resources again, with crd-apiserver
 	E2E_CRD_APISERVER=true $(TEST_E2E) -timeout=10m ./test/e2e/crd
 
-.PHONY: test-apiservices
-test-apiservices: binaries $(BIN)/sample-apiserver $(BIN)/metrics-server ## Seeds faults in servers of a few lines, and has the doctor find each, and none in three real ones
-	$(TEST_E2E) -timeout=15m ./test/e2e/apiservices
-
 OTHERS := sample-apiserver metrics-server custom-metrics-adapter acme-webhook
 
 .PHONY: test-others
-test-others: binaries $(addprefix $(BIN)/,$(OTHERS)) ## Examines API servers of other projects, and compares what is found with what the documentation says
+test-others: binaries $(addprefix $(BIN)/,$(OTHERS)) ## Examines API servers of other projects, and compares what is found with what the documentation says; the doctor finds nothing
 	$(TEST_E2E) -timeout=30m ./test/e2e/others
 
 .PHONY: test-controller-runtime
@@ -73,7 +64,7 @@ test-controller-runtime: binaries ## Runs a controller built with controller-run
 
 .PHONY: test-definitions
 test-definitions: binaries ## Imports definitions of other projects, and compares the servers of their types with kube-apiserver
-	DEFINITIONS=. go run ./hack/testrun -vet=off -count=1 -timeout=120m ./test/kit/definitions
+	DEFINITIONS=. hack/test.sh -vet=off -count=1 -timeout=120m ./test/kit/definitions
 
 .PHONY: test-remote
 test-remote: binaries ## Runs the core of the API's tests through SSH, as root: those that framework.AlsoRemote marks
@@ -115,17 +106,14 @@ test-etcd: binaries $(BIN)/etcd-3.5 $(BIN)/etcd-3.6 ## Runs the tests of the sto
 	done
 
 OVERLAYS ?= standalone|sizes|ha|external-etcd|helm|crd-apiserver|types
-# Programs for the tests of only one overlay take minutes to build.
-MONITORING = $(if $(findstring ha,$(OVERLAYS)),prometheus prometheus-operator prometheus-config-reloader)
-METRICS = $(if $(findstring external-etcd,$(OVERLAYS)),metrics-server)
 BUSYBOX = $(if $(findstring ha,$(OVERLAYS)),busybox)
 
 # The server's image is built twice: an upgrade needs two that differ in more than their names.
 .PHONY: test-nodes
 test-nodes: ## Does what the documentation says to operators on three nodes with containerd and kubelets, as root: OVERLAYS="standalone|sizes|ha|external-etcd|helm|crd-apiserver|types"
 	@hack/test-needs.sh root containerd runc iptables nft conntrack jq unshare nsenter ip /usr/lib/cni/ptp $(BUSYBOX)
-	@$(MAKE) --no-print-directory binaries plugins $(addprefix $(BIN)/,$(NODE_BINARIES) $(MONITORING) $(METRICS))
-	@for image in pause etcd kube-scheduler rclone $(MONITORING) $(METRICS); do \
+	@$(MAKE) --no-print-directory binaries plugins $(addprefix $(BIN)/,$(NODE_BINARIES))
+	@for image in pause etcd rclone; do \
 		hack/build-image.sh $${image} _output/nodes/$${image}.tar; \
 	done
 	@for version in v0.37.0 v0.37.1; do \
@@ -134,32 +122,9 @@ test-nodes: ## Does what the documentation says to operators on three nodes with
 	done
 	@for image in crd-apiserver webhook; do hack/build-image.sh $${image} _output/nodes/$${image}.tar; done
 	$(if $(BUSYBOX),@BINARIES=$$(go env GOARCH)=/bin hack/build-image.sh busybox _output/nodes/busybox.tar)
-	$(if $(MONITORING),@$(MAKE) --no-print-directory test-alerts)
 	OVERLAYS='$(OVERLAYS)' $(if $(CI),$(TEST_E2E),$(BY_HAND)) -timeout=120m ./test/nodes
-
-DASHBOARD := _output/dashboard
-
-.PHONY: test-site
-test-site: ## Builds the site of the documentation, and searches it in Chromium
-	@hack/test-needs.sh mkdocs chromium
-	$(BY_HAND) ./hack/site
 
 .PHONY: test-dashboard
 test-dashboard: ## Fails if a panel of the Grafana dashboard shows nothing of two servers that clients use
 	@$(MAKE) --no-print-directory build $(addprefix $(BIN)/,etcd kube-apiserver prometheus)
 	$(TEST_E2E) -timeout=10m ./test/dashboard
-
-LOAD ?= 4m
-
-.PHONY: draw-dashboard
-draw-dashboard: ## Draws the Grafana dashboard in Chromium after LOAD=4m of ordinary requests, for docs/figures
-	@hack/test-needs.sh chromium node npm
-	@$(MAKE) --no-print-directory build $(addprefix $(BIN)/,etcd kube-apiserver prometheus) $(DASHBOARD)/node_modules/.package-lock.json
-	@cp hack/dashboard/* $(DASHBOARD)
-	@npm --prefix=$(DASHBOARD) --silent run build
-	LOAD=$(LOAD) $(BY_HAND) ./test/dashboard
-
-$(DASHBOARD)/node_modules/.package-lock.json: hack/dashboard/package.json hack/dashboard/package-lock.json
-	@mkdir -p $(DASHBOARD)
-	@cp $^ $(DASHBOARD)
-	@npm --prefix=$(DASHBOARD) ci --ignore-scripts --no-audit --no-fund

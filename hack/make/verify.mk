@@ -14,14 +14,6 @@
 
 ##@ Verify
 
-.PHONY: test-hack
-test-hack: ## Shows that the checks of "make verify" fail when they should
-	hack/test-verify.sh
-
-.PHONY: test-rename
-test-rename: ## Shows that a copy with another module path builds
-	hack/test-rename.sh
-
 .PHONY: verify-lint
 verify-lint: ## Checks formatting, go vet and static analysis
 	hack/verify-lint.sh
@@ -38,17 +30,9 @@ verify-budgets: ## Checks that no directory has more lines than hack/budgets.txt
 verify-headers: ## Checks that every source file has the licence header
 	hack/verify-headers.sh
 
-.PHONY: verify-figures
-verify-figures: ## Checks that figures match their sources
-	hack/verify-figures.sh
-
 .PHONY: verify-site
 verify-site: ## Checks that the site of the documentation can be built
 	hack/verify-site.sh
-
-.PHONY: verify-translations
-verify-translations: ## Checks that docs/zh is in step with what it translates
-	hack/verify-translations.sh
 
 .PHONY: verify-shell
 verify-shell: ## Checks the shell scripts

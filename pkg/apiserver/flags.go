@@ -62,12 +62,6 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 		"Directory for the data of the embedded etcd, which is used when --etcd-servers is not set.")
 	etcd.Int64Var(&o.EmbeddedEtcd.QuotaBytes, "etcd-quota-backend-bytes", o.EmbeddedEtcd.QuotaBytes, ""+
 		"Size of the embedded etcd's database in bytes above which it raises an alarm and accepts no writes.")
-	etcd.StringVar(&o.EmbeddedEtcd.Snapshots.Spec, "snapshot-schedule", o.EmbeddedEtcd.Snapshots.Spec, ""+
-		"When to save a snapshot of the embedded etcd to --snapshot-dir, as for cron: \"17 3 * * *\" for every night at 3:17, or \"@every 6h\".")
-	etcd.StringVar((*string)(&o.EmbeddedEtcd.Snapshots.Dir), "snapshot-dir", string(o.EmbeddedEtcd.Snapshots.Dir), ""+
-		"Directory for the snapshots of --snapshot-schedule; best on another disk than --data-dir.")
-	etcd.IntVar(&o.EmbeddedEtcd.Snapshots.Keep, "snapshot-keep", o.EmbeddedEtcd.Snapshots.Keep, ""+
-		"How many snapshots --snapshot-dir keeps; older ones are deleted as soon as a new one is complete. 0 keeps all.")
 	return sections
 }
 

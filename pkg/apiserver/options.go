@@ -139,7 +139,6 @@ func NewOptions(name string, groups ...registry.Group) *Options {
 		EmbeddedEtcd: etcd.Config{
 			Dir:        DefaultDataDir(name),
 			QuotaBytes: etcd.DefaultQuotaBytes,
-			Snapshots:  etcd.SnapshotSchedule{Keep: etcd.DefaultSnapshotsKept},
 		},
 		LeaderElection: componentbaseconfig.LeaderElectionConfiguration{
 			LeaderElect:   true,

@@ -55,10 +55,7 @@ func TestValidate(t *testing.T) {
 		// want are the errors. One that ends in "…" goes on.
 		want []string
 	}{
-		"defaults": {nil, nil},
-		"snapshots of an external etcd": {[]string{"--etcd-servers=https://etcd:2379", "--snapshot-schedule=@every 6h"}, []string{
-			"--snapshot-schedule is for the embedded etcd: save snapshots of an external one where it runs, or with \"snapshot save --etcd-servers\"",
-		}},
+		"defaults":         {nil, nil},
 		"an external etcd": {[]string{"--etcd-servers=https://etcd:2379", "--etcd-cafile=ca.crt", "--data-dir="}, nil},
 		"no etcd":          {[]string{"--data-dir="}, []string{"--data-dir must name a directory for the embedded etcd…"}},
 		"no requests": {

@@ -58,12 +58,6 @@ func (o CompletedOptions) Permissions(namespace string) []cluster.Permission {
 // reviews.
 func (o CompletedOptions) Kubeconfig() (*rest.Config, error) { return o.requires().Kubeconfig() }
 
-// CheckAuthentication returns an error if this server could not tell a front proxy from an
-// ordinary client.
-func (o CompletedOptions) CheckAuthentication(ctx context.Context) error {
-	return o.requires().CheckAuthentication(ctx)
-}
-
 // awaitPrerequisites waits for the cluster and for an external etcd, or starts the embedded
 // one. The caller closes the embedded etcd, which is nil if etcd does not run inside this
 // server.

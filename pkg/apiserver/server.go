@@ -87,9 +87,7 @@ func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error
 		return nil, err
 	}
 	if c.etcd != nil {
-		if err := storage.InstallEmbedded(generic, c.Name, c.embeddedEtcd); err != nil {
-			return nil, err
-		}
+		storage.PublishQuota(c.Name, c.embeddedEtcd)
 	}
 	if err := startInformers(generic, c.Runtimes); err != nil {
 		return nil, err

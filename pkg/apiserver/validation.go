@@ -71,9 +71,6 @@ func (o CompletedOptions) validateBase() []error {
 
 func (o CompletedOptions) validateEmbeddedEtcd() []error {
 	if !o.embeddedEtcd {
-		if o.EmbeddedEtcd.Snapshots.Spec != "" {
-			return []error{errors.New("--snapshot-schedule is for the embedded etcd: save snapshots of an external one where it runs, or with \"snapshot save --etcd-servers\"")}
-		}
 		return nil
 	}
 	errs := o.EmbeddedEtcd.Validate()

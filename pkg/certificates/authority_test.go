@@ -49,7 +49,7 @@ func TestAuthorityForYears(t *testing.T) {
 			}
 			steps = append(steps, age)
 			secret := &corev1.Secret{}
-			require.NoError(t, next.encode(secret))
+			next.encode(secret)
 			a, err = decode(secret)
 			require.NoError(t, err)
 		}
@@ -83,7 +83,7 @@ func TestExpiredAuthority(t *testing.T) {
 	require.False(t, first.current.certificate.Equal(second.current.certificate))
 	require.Nil(t, second.next)
 	require.Nil(t, second.previous)
-	require.Equal(t, second.current.certPEM(), second.bundle())
+	require.Equal(t, second.current.certPEM, second.bundle())
 
 	// Nobody was there when the next one should have taken over.
 	staged, changed, err := first.advance("ca", begin.Add(300*day), year)
@@ -110,20 +110,17 @@ func TestDecodeErrors(t *testing.T) {
 	whole, _, err := ca{}.advance("ca", begin, year)
 	require.NoError(t, err)
 	secret := &corev1.Secret{}
-	require.NoError(t, whole.encode(secret))
+	whole.encode(secret)
 	other, err := issue(nil, subject{name: "other"}, begin, year)
 	require.NoError(t, err)
-	otherKey, err := other.keyPEM()
-	require.NoError(t, err)
-
 	for name, test := range map[string]struct {
 		data map[string][]byte
 		want string
 	}{
 		"no key":          {map[string][]byte{caCert: secret.Data[caCert]}, "ca.key is missing"},
-		"another's key":   {map[string][]byte{caCert: secret.Data[caCert], caKey: otherKey}, "ca.crt: the key is not that of the certificate"},
-		"not a key":       {map[string][]byte{caCert: secret.Data[caCert], caKey: []byte("key")}, "ca.crt: data does not contain a valid RSA or ECDSA private key"},
-		"not PEM":         {map[string][]byte{caCert: []byte("certificate"), caKey: otherKey}, "ca.crt: data does not contain any valid RSA or ECDSA certificates"},
+		"another's key":   {map[string][]byte{caCert: secret.Data[caCert], caKey: other.keyPEM}, "ca.crt: tls: private key does not match public key"},
+		"not a key":       {map[string][]byte{caCert: secret.Data[caCert], caKey: []byte("key")}, "ca.crt: tls: failed to find any PEM data in key input"},
+		"not PEM":         {map[string][]byte{caCert: []byte("certificate"), caKey: other.keyPEM}, "ca.crt: data does not contain any valid RSA or ECDSA certificates"},
 		"a broken second": {map[string][]byte{caCert: secret.Data[caCert], caKey: secret.Data[caKey], nextCert: []byte("x")}, "next-ca.crt: data does not contain any valid RSA or ECDSA certificates"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,17 +31,18 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 )
 
@@ -117,14 +118,19 @@ func NewIssuer(config IssuerConfig, cluster *rest.Config) (*Issuer, error) {
 				}
 				c.path = string(secret.Data[pathKey])
 			}
-			for _, name := range config.WebhookConfigurations {
-				if err := c.setWebhooks(ctx, kube, name); err != nil {
-					return fmt.Errorf("keeping the clientConfig of the webhook configuration %s, which this program's user must be allowed to get and update: %w", name, err)
-				}
-			}
-			for _, name := range config.CustomResourceDefinitions {
-				if err := c.setConversion(ctx, dynamicClient, name); err != nil {
-					return fmt.Errorf("keeping the clientConfig of the CustomResourceDefinition %s, which this program's user must be allowed to get and update: %w", name, err)
+			for _, kept := range []struct {
+				resource schema.GroupVersionResource
+				names    []string
+				endpoint string
+			}{
+				{admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"), config.WebhookConfigurations, "/admit"},
+				{admissionregistrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations"), config.WebhookConfigurations, "/validate"},
+				{apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"), config.CustomResourceDefinitions, "/convert"},
+			} {
+				for _, name := range kept.names {
+					if err := c.setWebhooks(ctx, dynamicClient.Resource(kept.resource), name, kept.endpoint); err != nil {
+						return fmt.Errorf("keeping the clientConfig of %s in %s, which this program's user must be allowed to get and update: %w", name, kept.resource.GroupResource(), err)
+					}
 				}
 			}
 			if config.Service == "" {
@@ -149,84 +155,40 @@ type caller struct {
 	path string
 }
 
-// set changes a client configuration if it leads to the namespace.
-func (c caller) set(config *admissionregistrationv1.WebhookClientConfig, endpoint string) (changed bool) {
-	if config.Service == nil || config.Service.Namespace != c.namespace {
-		return false
-	}
-	before := config.DeepCopy()
-	config.CABundle = c.bundle
-	if c.path != "" {
-		config.Service.Path = new("/" + c.path + endpoint)
-	}
-	return !equality.Semantic.DeepEqual(before, config)
-}
-
-// setWebhooks changes the webhooks of the configurations of a name.
-func (c caller) setWebhooks(ctx context.Context, kube kubernetes.Interface, name string) error {
-	registration := kube.AdmissionregistrationV1()
-	mutating, err := registration.MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
-	if err == nil {
-		changed := false
-		for i := range mutating.Webhooks {
-			changed = c.set(&mutating.Webhooks[i].ClientConfig, "/admit") || changed
-		}
-		if changed {
-			_, err = registration.MutatingWebhookConfigurations().Update(ctx, mutating, metav1.UpdateOptions{})
-		}
-	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		return err
-	}
-	validating, err := registration.ValidatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
-	if err == nil {
-		changed := false
-		for i := range validating.Webhooks {
-			changed = c.set(&validating.Webhooks[i].ClientConfig, "/validate") || changed
-		}
-		if changed {
-			_, err = registration.ValidatingWebhookConfigurations().Update(ctx, validating, metav1.UpdateOptions{})
-		}
-	}
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
-}
-
-// setConversion changes the conversion webhook of a definition.
-func (c caller) setConversion(ctx context.Context, client dynamic.Interface, name string) error {
-	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	definition, err := definitions.Get(ctx, name, metav1.GetOptions{})
+// setWebhooks changes the webhooks of a configuration, or of the conversions of a definition.
+func (c caller) setWebhooks(ctx context.Context, client dynamic.ResourceInterface, name, endpoint string) error {
+	object, err := client.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	path := []string{"spec", "conversion", "webhook", "clientConfig"}
-	content, _, err := unstructured.NestedMap(definition.Object, path...)
-	if err != nil {
-		return err
+	before := object.DeepCopy()
+	webhooks, _ := object.Object["webhooks"].([]any)
+	conversion, _, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "conversion", "webhook")
+	for _, webhook := range append(webhooks, conversion) {
+		webhook, _ := webhook.(map[string]any)
+		config, _ := webhook["clientConfig"].(map[string]any)
+		service, _ := config["service"].(map[string]any)
+		if service["namespace"] != c.namespace {
+			continue // Another instance's, or none in a cluster.
+		}
+		config["caBundle"] = base64.StdEncoding.EncodeToString(c.bundle)
+		if c.path != "" {
+			service["path"] = "/" + c.path + endpoint
+		}
 	}
-	// It has the fields of the other webhooks.
-	var config admissionregistrationv1.WebhookClientConfig
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &config); err != nil || !c.set(&config, "/convert") {
-		return err
+	if equality.Semantic.DeepEqual(before, object) {
+		return nil
 	}
-	if content, err = runtime.DefaultUnstructuredConverter.ToUnstructured(&config); err != nil {
-		return err
-	}
-	if err := unstructured.SetNestedMap(definition.Object, content, path...); err != nil {
-		return err
-	}
-	_, err = definitions.Update(ctx, definition, metav1.UpdateOptions{})
+	_, err = client.Update(ctx, object, metav1.UpdateOptions{})
 	return err
 }
 
 // setAPIServices changes the APIServices that a selector finds and that lead to a Service.
 func (c caller) setAPIServices(ctx context.Context, client dynamic.Interface, service, selector string) error {
-	apiServices := client.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
+	apiServices := client.Resource(apiregistrationv1.SchemeGroupVersion.WithResource("apiservices"))
 	list, err := apiServices.List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return err
@@ -317,13 +279,9 @@ func (i *Issuer) renew(secret *corev1.Secret, a ca) (changed bool, err error) {
 	if pair, err = issue(a.current, subject{secret.Name, hosts, usages}, now, i.config.Validity); err != nil {
 		return false, err
 	}
-	key, err := pair.keyPEM()
-	if err != nil {
-		return false, err
-	}
 	if secret.Type == "" {
 		secret.Type = corev1.SecretTypeTLS
 	}
-	secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], secret.Data[caCert] = pair.certPEM(), key, bundle
+	secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], secret.Data[caCert] = pair.certPEM, pair.keyPEM, bundle
 	return true, nil
 }

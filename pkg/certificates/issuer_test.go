@@ -22,14 +22,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	kubefake "k8s.io/client-go/kubernetes/fake"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -133,52 +131,59 @@ func TestIssuerReplaces(t *testing.T) {
 	}
 }
 
-func TestSetConversion(t *testing.T) {
-	definition := func(clientConfig map[string]any) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "things.example.com"},
-			"spec": map[string]any{"conversion": map[string]any{"strategy": "Webhook", "webhook": map[string]any{"clientConfig": clientConfig}}},
-		}}
-	}
-	service := func(namespace string, path any) map[string]any {
-		service := map[string]any{"namespace": namespace, "name": "webhook", "port": int64(8443)}
+func TestSetWebhooks(t *testing.T) {
+	config := func(namespace string, path, bundle any) map[string]any {
+		config := map[string]any{"service": map[string]any{"namespace": namespace, "name": "webhook", "port": int64(8443)}}
 		if path != nil {
-			service["path"] = path
+			config["service"].(map[string]any)["path"] = path
 		}
-		return service
+		if bundle != nil {
+			config["caBundle"] = bundle
+		}
+		return config
 	}
+	const before, bundle = "b2xk", "bmV3"
 	for name, test := range map[string]struct {
 		path         string
-		clientConfig map[string]any
-		want         map[string]any
+		config, want map[string]any
 	}{
-		"that trusts nobody": {"", map[string]any{"service": service("here", nil)}, map[string]any{"service": service("here", nil), "caBundle": "bmV3"}},
-		"that trusts another": {"", map[string]any{"service": service("here", "/x"), "caBundle": "b2xk"},
-			map[string]any{"service": service("here", "/x"), "caBundle": "bmV3"}},
-		"that has no path": {"secret", map[string]any{"service": service("here", nil), "caBundle": "bmV3"},
-			map[string]any{"service": service("here", "/secret/convert"), "caBundle": "bmV3"}},
-		"that has another path": {"secret", map[string]any{"service": service("here", "/convert"), "caBundle": "b2xk"},
-			map[string]any{"service": service("here", "/secret/convert"), "caBundle": "bmV3"}},
-		"of another instance": {"secret", map[string]any{"service": service("elsewhere", "/convert"), "caBundle": "b2xk"},
-			map[string]any{"service": service("elsewhere", "/convert"), "caBundle": "b2xk"}},
+		"that trusts nobody":       {"", config("here", nil, nil), config("here", nil, bundle)},
+		"that trusts another":      {"", config("here", "/x", before), config("here", "/x", bundle)},
+		"that has no path":         {"secret", config("here", nil, bundle), config("here", "/secret/e", bundle)},
+		"that has another path":    {"secret", config("here", "/e", before), config("here", "/secret/e", bundle)},
+		"of another instance":      {"secret", config("elsewhere", "/e", before), config("elsewhere", "/e", before)},
 		"that is not in a cluster": {"secret", map[string]any{"url": "https://example.com"}, map[string]any{"url": "https://example.com"}},
 		"without a webhook":        {"secret", nil, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			object := definition(test.clientConfig)
-			if test.clientConfig == nil {
-				unstructured.RemoveNestedField(object.Object, "spec", "conversion")
-			}
-			client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), object)
-			caller := caller{"here", []byte("new"), test.path}
-			require.NoError(t, caller.setConversion(t.Context(), client, "things.example.com"))
-			require.NoError(t, caller.setConversion(t.Context(), client, "others.example.com"))
-			stored, err := client.Tracker().Get(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, "", "things.example.com")
-			require.NoError(t, err)
-			got, _, err := unstructured.NestedMap(stored.(*unstructured.Unstructured).Object, "spec", "conversion", "webhook", "clientConfig")
-			require.NoError(t, err)
-			require.Equal(t, test.want, got)
-		})
+		other := config("elsewhere", "/e", before)
+		for kind, of := range map[string]func(config map[string]any) map[string]any{
+			"a configuration": func(config map[string]any) map[string]any {
+				return map[string]any{"webhooks": []any{map[string]any{"clientConfig": other}, map[string]any{"clientConfig": config}}}
+			},
+			"a definition": func(config map[string]any) map[string]any {
+				return map[string]any{"spec": map[string]any{"conversion": map[string]any{"webhook": map[string]any{"clientConfig": config}}}}
+			},
+			"a definition of one version": func(map[string]any) map[string]any { return map[string]any{"spec": map[string]any{}} },
+		} {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				object, want := &unstructured.Unstructured{Object: of(test.config)}, &unstructured.Unstructured{Object: of(test.want)}
+				for _, object := range []*unstructured.Unstructured{object, want} {
+					object.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Webhook"})
+					object.SetName("hooks")
+				}
+				client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), object)
+				webhooks := client.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "webhooks"})
+				for range 2 { // The second time, there is nothing left to do.
+					client.ClearActions()
+					require.NoError(t, caller{"here", []byte("new"), test.path}.setWebhooks(t.Context(), webhooks, "hooks", "/e"))
+				}
+				require.Len(t, client.Actions(), 1)
+				got, err := webhooks.Get(t.Context(), "hooks", metav1.GetOptions{})
+				require.NoError(t, err)
+				require.Equal(t, want, got)
+				require.NoError(t, caller{"here", []byte("new"), ""}.setWebhooks(t.Context(), webhooks, "missing", "/e"))
+			})
+		}
 	}
 }
 
@@ -211,34 +216,6 @@ func TestSetAPIServices(t *testing.T) {
 			require.Equal(t, test.want, stored.Object["spec"].(map[string]any)["caBundle"])
 		})
 	}
-}
-
-func TestSetWebhooks(t *testing.T) {
-	config := func(namespace, path, bundle string) admissionregistrationv1.WebhookClientConfig {
-		service := &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: "webhook"}
-		if path != "" {
-			service.Path = &path
-		}
-		return admissionregistrationv1.WebhookClientConfig{Service: service, CABundle: []byte(bundle)}
-	}
-	elsewhere, named := config("elsewhere", "/validate", "old"), metav1.ObjectMeta{Name: "hooks"}
-	kube := kubefake.NewClientset(
-		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: named, Webhooks: []admissionregistrationv1.MutatingWebhook{{ClientConfig: config("here", "", "")}}},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named, Webhooks: []admissionregistrationv1.ValidatingWebhook{{ClientConfig: config("here", "/validate", "old")}, {ClientConfig: elsewhere}}},
-	)
-	for range 2 { // The second time, there is nothing left to do.
-		kube.ClearActions()
-		require.NoError(t, caller{"here", []byte("new"), "secret"}.setWebhooks(t.Context(), kube, "hooks"))
-	}
-	require.Len(t, kube.Actions(), 2)
-	mutating, err := kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), "hooks", metav1.GetOptions{})
-	require.NoError(t, err)
-	require.Equal(t, config("here", "/secret/admit", "new"), mutating.Webhooks[0].ClientConfig)
-	validating, err := kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "hooks", metav1.GetOptions{})
-	require.NoError(t, err)
-	require.Equal(t, config("here", "/secret/validate", "new"), validating.Webhooks[0].ClientConfig)
-	require.Equal(t, elsewhere, validating.Webhooks[1].ClientConfig)
-	require.NoError(t, caller{"here", []byte("new"), ""}.setWebhooks(t.Context(), kube, "missing"))
 }
 
 // One Secret keeps a path, which survives new certificates.

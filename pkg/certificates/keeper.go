@@ -138,9 +138,7 @@ func (k keeper) sync(ctx context.Context) (ca, error) {
 		if err != nil || !changed {
 			return a, err
 		}
-		if err := next.encode(secret); err != nil {
-			return ca{}, err
-		}
+		next.encode(secret)
 		if err := k.put(ctx, secret); err != nil {
 			return ca{}, err
 		}

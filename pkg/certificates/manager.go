@@ -14,6 +14,19 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package certificates gives the replicas of a server certificates that kube-apiserver trusts,
+// and renews them in time. It needs no other program. The replicas share a certificate
+// authority in a Secret, and each issues a certificate for itself. All of them make the
+// server's APIServices trust the certificate authority.
+//
+// A certificate authority is renewed in steps, so that at each moment kube-apiserver trusts
+// all certificates in use. After two thirds of its life the next certificate authority is made
+// and trusted, but issues nothing. When kube-apiserver has had time to learn that, it takes
+// over, and the previous one stays trusted until it expires. Any replica takes any step; the
+// resourceVersion of the Secret decides which replica was first.
+//
+// The same steps serve an Issuer, which keeps the certificates of others: of an etcd
+// and its clients, for instance.
 package certificates
 
 import (
@@ -48,8 +61,6 @@ type Config struct {
 	// CAValidity and Validity are how long a certificate authority and a certificate are
 	// valid for. They are renewed after two thirds of it.
 	CAValidity, Validity time.Duration
-	// Clock is the real one unless it is set.
-	Clock clock.PassiveClock
 }
 
 // Validate checks the durations.
@@ -67,15 +78,10 @@ type Manager struct {
 	config      Config
 	authority   keeper
 	aggregator  aggregator.Interface
-	certificate atomic.Pointer[servingCertificate]
+	certificate atomic.Pointer[keyPair]
 
 	mu        sync.Mutex
 	listeners []dynamiccertificates.Listener
-}
-
-type servingCertificate struct {
-	pair      *keyPair
-	cert, key []byte
 }
 
 var (
@@ -85,9 +91,6 @@ var (
 
 // New returns a manager that has no certificate until Sync was successful.
 func New(config Config, cluster *rest.Config) (*Manager, error) {
-	if config.Clock == nil {
-		config.Clock = clock.RealClock{}
-	}
 	kube, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
 		return nil, err
@@ -101,7 +104,7 @@ func New(config Config, cluster *rest.Config) (*Manager, error) {
 		secrets:  secrets{kube, config.Namespace, ", or give it a certificate by --tls-cert-file and --tls-private-key-file"},
 		name:     config.Secret,
 		validity: config.CAValidity,
-		clock:    config.Clock,
+		clock:    clock.RealClock{},
 		publish:  m.publish,
 	}
 	return m, nil
@@ -115,7 +118,7 @@ func (m *Manager) Name() string {
 // CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider.
 func (m *Manager) CurrentCertKeyContent() (cert, key []byte) {
 	if current := m.certificate.Load(); current != nil {
-		return current.cert, current.key
+		return current.certPEM, current.keyPEM
 	}
 	return nil, nil
 }
@@ -186,8 +189,8 @@ func (m *Manager) explainAPIService(name string, err error) error {
 
 // syncCertificate makes a certificate for this replica when it needs one.
 func (m *Manager) syncCertificate(a ca) error {
-	now := m.config.Clock.Now()
-	if current := m.certificate.Load(); current != nil && a.current.issued(current.pair) && now.Before(current.pair.part(2, 3)) {
+	now := m.authority.clock.Now()
+	if current := m.certificate.Load(); current != nil && a.current.issued(current) && now.Before(current.part(2, 3)) {
 		return nil
 	}
 	host := m.config.Service + "." + m.config.Namespace + ".svc"
@@ -195,11 +198,7 @@ func (m *Manager) syncCertificate(a ca) error {
 	if err != nil {
 		return err
 	}
-	key, err := pair.keyPEM()
-	if err != nil {
-		return err
-	}
-	m.certificate.Store(&servingCertificate{pair: pair, cert: pair.certPEM(), key: key})
+	m.certificate.Store(pair)
 	klog.InfoS("This server has a new certificate", "expires", pair.certificate.NotAfter)
 	m.mu.Lock()
 	defer m.mu.Unlock()

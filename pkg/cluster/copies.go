@@ -37,8 +37,8 @@ const (
 	CopiesLabel = "crd-apiserver/copies"
 	// BypassVersion is the version in which "migrate" writes kube-apiserver's own objects of a group.
 	BypassVersion = "migrate"
-	// copiesSettle is how long all kube-apiservers need to follow a change of a policy, a definition or an APIService.
-	copiesSettle = 2 * time.Second
+	// SettleTime is how long all kube-apiservers need to follow a change of a policy, a definition or an APIService.
+	SettleTime = 2 * time.Second
 	// fieldManager owns what this package applies and changes.
 	fieldManager = "crd-apiserver"
 )
@@ -144,12 +144,12 @@ func keepingPolicy(group string) []runtime.Object {
 // RefuseCopies applies copiesPolicy and keepingPolicy. It returns ErrNotKept if the cluster lacks the API of the latter.
 func RefuseCopies(ctx context.Context, client dynamic.Interface, group string, dryRun ...string) error {
 	policy, binding := copiesPolicy(group)
-	return ApplyPolicies(ctx, client, dryRun, append([]runtime.Object{policy, binding}, keepingPolicy(group)...)...)
+	return Apply(ctx, client, dryRun, append([]runtime.Object{policy, binding}, keepingPolicy(group)...)...)
 }
 
-// ApplyPolicies applies admission policies and their bindings. It returns ErrNotKept if the cluster lacks
+// Apply applies objects such as admission policies and their bindings. It returns ErrNotKept if the cluster lacks
 // MutatingAdmissionPolicies.
-func ApplyPolicies(ctx context.Context, client dynamic.Interface, dryRun []string, objects ...runtime.Object) error {
+func Apply(ctx context.Context, client dynamic.Interface, dryRun []string, objects ...runtime.Object) error {
 	for _, object := range objects {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		if err != nil {
@@ -170,32 +170,32 @@ func ApplyPolicies(ctx context.Context, client dynamic.Interface, dryRun []strin
 
 // AllowCopies deletes what RefuseCopies applied for groups, and what ReplaceAPIServices has left behind. It returns when
 // all kube-apiservers should know that.
-func AllowCopies(ctx context.Context, client dynamic.Interface, groups ...string) error {
+func AllowCopies(ctx context.Context, client dynamic.Interface, dryRun []string, groups ...string) error {
 	existed := false
 	for _, group := range groups {
 		for _, name := range []string{CopiesPolicyName(group), OwnPolicyName(group)} {
-			deleted, err := deletePolicies(ctx, client, name)
+			deleted, err := DeletePolicies(ctx, client, dryRun, name)
 			if err != nil {
 				return fmt.Errorf("%w, which keeps kube-apiserver from serving %s", err, group)
 			}
 			existed = existed || deleted
 		}
 	}
-	if !existed {
+	if !existed || len(dryRun) > 0 {
 		return nil
 	}
-	return settle(ctx)
+	return Settle(ctx)
 }
 
-// deletePolicies deletes all policies and bindings of a name, and reports whether there was one. Without either of the two
+// DeletePolicies deletes all policies and bindings of a name, and reports whether there was one. Without either of the two
 // nothing is refused, so that only the failure of both is an error.
-func deletePolicies(ctx context.Context, client dynamic.Interface, name string) (existed bool, err error) {
+func DeletePolicies(ctx context.Context, client dynamic.Interface, dryRun []string, name string) (existed bool, err error) {
 	for _, pair := range [][]string{
 		{"mutatingadmissionpolicybindings", "mutatingadmissionpolicies"}, {"validatingadmissionpolicybindings", "validatingadmissionpolicies"},
 	} {
 		var failed []error
 		for _, resource := range pair {
-			err := client.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(resource)).Delete(ctx, name, metav1.DeleteOptions{})
+			err := client.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(resource)).Delete(ctx, name, metav1.DeleteOptions{DryRun: dryRun})
 			existed = existed || err == nil
 			if err != nil && !apierrors.IsNotFound(err) {
 				failed = append(failed, fmt.Errorf("deleting the %s %s: %w", resource, name, err))
@@ -208,10 +208,10 @@ func deletePolicies(ctx context.Context, client dynamic.Interface, name string) 
 	return existed, nil
 }
 
-// settle returns when all kube-apiservers should follow a change.
-func settle(ctx context.Context) error {
+// Settle returns when all kube-apiservers should follow a change.
+func Settle(ctx context.Context) error {
 	select {
-	case <-time.After(copiesSettle):
+	case <-time.After(SettleTime):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -152,7 +152,7 @@ func UpdateDefinition(ctx context.Context, client dynamic.Interface, name string
 // operator should know.
 func HideDefinitions(ctx context.Context, client dynamic.Interface, warn func(string), groups ...string) error {
 	// A kube-apiserver that learned of this before it learns of the APIServices would answer 404.
-	if err := settle(ctx); err != nil {
+	if err := Settle(ctx); err != nil {
 		return err
 	}
 	return updateDefinitions(ctx, client, groups, func(definition *unstructured.Unstructured) error {
@@ -169,7 +169,7 @@ func ServeDefinitions(ctx context.Context, client dynamic.Interface, groups ...s
 	if err := updateDefinitions(ctx, client, groups, Unhide); err != nil {
 		return err
 	}
-	return settle(ctx)
+	return Settle(ctx)
 }
 
 func updateDefinitions(ctx context.Context, client dynamic.Interface, groups []string, change func(*unstructured.Unstructured) error) error {

@@ -71,12 +71,12 @@ func ReplaceAPIServices(ctx context.Context, client dynamic.Interface, apiServic
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replaceTimeout)
 		defer cancel()
 		for _, group := range groups {
-			_, deleteErr := deletePolicies(ctx, client, OwnPolicyName(group))
+			_, deleteErr := DeletePolicies(ctx, client, nil, OwnPolicyName(group))
 			err = errors.Join(err, deleteErr)
 		}
 	}()
 	for _, group := range groups {
-		if err := ApplyPolicies(ctx, client, nil, OwnPolicy(group)...); err != nil {
+		if err := Apply(ctx, client, nil, OwnPolicy(group)...); err != nil {
 			return err
 		}
 	}
@@ -85,7 +85,7 @@ func ReplaceAPIServices(ctx context.Context, client dynamic.Interface, apiServic
 			return err
 		}
 	}
-	if err := settle(ctx); err != nil {
+	if err := Settle(ctx); err != nil {
 		return err
 	}
 	for _, apiService := range own {
@@ -93,7 +93,7 @@ func ReplaceAPIServices(ctx context.Context, client dynamic.Interface, apiServic
 			return fmt.Errorf("deleting the APIService %s: %w", apiService.Name, err)
 		}
 	}
-	if err := settle(ctx); err != nil {
+	if err := Settle(ctx); err != nil {
 		return err
 	}
 	return create(ctx)

@@ -64,7 +64,7 @@ func Unregister(ctx context.Context, config *rest.Config, service types.Namespac
 		return nil, err
 	}
 	names, groups := registeredAt(list.Items, service)
-	if err := errors.Join(AllowCopies(ctx, kube, groups...), ServeDefinitions(ctx, kube, groups...)); err != nil {
+	if err := errors.Join(AllowCopies(ctx, kube, nil, groups...), ServeDefinitions(ctx, kube, groups...)); err != nil {
 		return nil, err
 	}
 	for _, name := range names {

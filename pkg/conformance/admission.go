@@ -46,49 +46,36 @@ const (
 	mutated = "conformance.example.com/mutated"
 )
 
-// unadmitted excludes kinds that admission needs itself.
-func unadmitted(resource *Resource) string {
-	if slices.Contains([]string{"authentication.k8s.io", "authorization.k8s.io", admissionregistration}, resource.Group) {
-		return "kube-apiserver asks no policy and no webhook about its own reviews, webhooks and policies"
-	}
-	return ""
-}
-
 func admissionChecks() []Check {
 	var checks []Check
 	for _, way := range []struct {
 		name, rule, source string
-		needs              []string
+		needs              string
 		install            func(p *Probe, user string)
 	}{{
 		"validating-policy", "A ValidatingAdmissionPolicy is asked about each verb that writes, of the resource and of each subresource, also in a dry run.",
-		validatingPolicies, []string{"create"}, func(p *Probe, user string) {
+		validatingPolicies, "create", func(p *Probe, user string) {
 			p.validatingPolicy(user, "'"+p.ID+" is asked about ' + request.operation + ' of ' + request.resource.resource + '/' + request.?subResource.orValue('')")
 		},
 	}, {
 		"mutating-policy", "A MutatingAdmissionPolicy is asked about each create, update and patch, of the resource and of each subresource, and what it changes is in the object.",
-		mutatingPolicies, []string{"create", "get"}, (*Probe).mutatingPolicy,
+		mutatingPolicies, "create get", (*Probe).mutatingPolicy,
 	}, {
 		"validating-webhook", "A validating webhook is asked about each verb that writes, of the resource and of each subresource, with the objects and whether it is a dry run.",
-		admissionWebhooks, []string{"create"}, func(p *Probe, user string) { p.webhook("Validating", user, "Fail", p.refuse) },
+		admissionWebhooks, "create", func(p *Probe, user string) { p.webhook("Validating", user, "Fail", p.refuse) },
 	}, {
 		"mutating-webhook", "A mutating webhook is asked about each verb that writes, of the resource and of each subresource, and what it changes is in the object.",
-		admissionWebhooks, []string{"create", "get"}, func(p *Probe, user string) { p.webhook("Mutating", user, "Fail", p.mutate) },
+		admissionWebhooks, "create get", func(p *Probe, user string) { p.webhook("Mutating", user, "Fail", p.mutate) },
 	}} {
-		checks = append(checks, Check{
-			ID: "security/" + way.name, Source: way.source, Needs: way.needs,
-			Rule: way.rule, Unless: unadmitted,
-			Run: func(p *Probe) {
+		checks = append(checks, basic("security/"+way.name, way.source, way.needs+" admission",
+			way.rule, func(p *Probe) {
 				object, who := p.subject("a"), p.user(way.name, "system:masters")
 				way.install(p, way.name)
 				p.asked(object, who, slices.DeleteFunc(p.writing(), func(a action) bool { return way.name == "mutating-policy" && strings.HasPrefix(a.verb, "delete") }))
-			},
-		})
+			}))
 	}
-	return append(checks, Check{
-		ID: "security/identity", Source: aggregation + "#kubernetes-apiserver-client-authentication", Needs: []string{"create"},
-		Rule: "Admission sees the user, with groups, UID and extra values, as kube-apiserver has authenticated it, and nothing that a client claims.", Unless: unadmitted,
-		Run: func(p *Probe) {
+	return append(checks, basic("security/identity", aggregation+"#kubernetes-apiserver-client-authentication", "create admission",
+		"Admission sees the user, with groups, UID and extra values, as kube-apiserver has authenticated it, and nothing that a client claims.", func(p *Probe) {
 			who := p.user("identity", "system:masters", "tasters:ÖZ")
 			p.validatingPolicy("identity", "'user=' + request.userInfo.username + ' uid=' + request.userInfo.?uid.orValue('') + "+
 				"' groups=' + request.userInfo.groups.filter(g, g.startsWith('tasters')).join(',') + ' scopes=' + request.userInfo.extra['example.com/scopes'].join(',')")
@@ -99,11 +86,8 @@ func admissionChecks() []Check {
 					r.Header["Impersonate-Extra-Example.com%2fscopes"] = []string{"eat", "drink"}
 				})...)
 			}, until(fmt.Sprintf("a policy is expected to see %q", want), func(answer Answer) bool { return strings.Contains(statusOf(answer), want) }))
-		},
-	}, Check{
-		ID: "security/webhook-failure", Source: admissionWebhooks + "#failure-policy", Needs: []string{"create"}, Unless: unadmitted,
-		Rule: "If a webhook fails, its failurePolicy decides: Fail refuses the request, Ignore lets it through.",
-		Run: func(p *Probe) {
+		}), basic("security/webhook-failure", admissionWebhooks+"#failure-policy", "create admission",
+		"If a webhook fails, its failurePolicy decides: Fail refuses the request, Ignore lets it through.", func(p *Probe) {
 			for _, policy := range []string{"Fail", "Ignore"} {
 				var asked atomic.Bool
 				who := p.user("webhook-"+strings.ToLower(policy), "system:masters")
@@ -119,8 +103,7 @@ func admissionChecks() []Check {
 					p.Refused(answer, http.StatusInternalServerError, metav1.StatusReasonInternalError)
 				}
 			}
-		},
-	})
+		}))
 }
 
 // refuse returns a refusal that says what the webhook has been asked.

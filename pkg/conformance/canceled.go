@@ -18,14 +18,11 @@ package conformance
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
-	"testing/iotest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,99 +35,86 @@ import (
 const uncounted = "https://github.com/kubernetes/kubernetes/issues/139256"
 
 func canceledChecks() []Check {
-	return []Check{{
-		ID: "canceled/half-body", Source: "https://www.rfc-editor.org/rfc/rfc9112#section-8", Needs: []string{"create", "get"},
-		Rule: "A request whose body has not come to its end has no effect.",
-		Run: func(p *Probe) {
-			object, err := p.New("half").MarshalJSON()
-			p.Require(Answer{}, err == nil, "the example can't be encoded: %v", err)
-			// Only the last byte is missing, so that a server could take the object for complete.
-			request := newRequest(http.MethodPost, p.Collection(), stopping{string(object)})
-			p.ledger.note(p.ID, Request{Method: http.MethodPut, Path: p.Collection(p.Name("half"))})
-			if response, err := p.run.open(p.ctx, request); err == nil {
-				response.Body.Close()
-			}
-			p.Refused(p.Get(p.Name("half")), http.StatusNotFound, metav1.StatusReasonNotFound)
-		},
-	}, {
-		ID: "canceled/survived", Source: conventions + "#http-status-codes", Level: Full, Needs: []string{"create", "get"},
-		Rule: "Clients that go away at any moment of a request do not keep others from their answers.",
-		Run: func(p *Probe) {
-			object := p.Create("gone")
-			p.cancel(
-				newRequest(http.MethodGet, p.Collection(object.GetName()), nil),
-				newRequest(http.MethodGet, p.Collection(), nil, Query("limit", "500")),
-				newRequest(http.MethodGet, p.Collection(), nil, Query("resourceVersion", "999999999999999")),
-				newRequest(http.MethodGet, p.Collection(), nil, Query("watch", "true"), p.Selector()),
-				newRequest(http.MethodPost, p.Collection(), p.New("canceled").Object, Query("dryRun", "All")),
-				newRequest(http.MethodPut, p.Collection(object.GetName()), object.Object, Query("dryRun", "All")),
-			)
-			for i := range 10 {
-				p.Object(p.Post(p.New(fmt.Sprintf("gone-%d", i)), Query("dryRun", "All")), http.StatusCreated)
-				p.Object(p.Get(object.GetName()), http.StatusOK)
-			}
-			p.unchanged(object)
-		},
-	}, {
-		ID: "canceled/uncounted", Source: uncounted, Level: Full, Needs: []string{"create", "get", "patch", "delete"},
-		Rule: "A request that its client has given up is no failure of the server: apiserver_request_total has no code of 500 or more for it.",
-		Run: func(p *Probe) {
-			door, err := p.server()
-			p.OnlyIf(err == nil, "the check needs the metrics of the server behind kube-apiserver, which itself counts such requests as 500 or 504 (%s): %v", uncounted, err)
-			monitor := p.account("monitor")
-			p.may(monitor, "monitor", "get", "/metrics")
-			p.Eventually(func() Answer { return p.Do(http.MethodGet, "/metrics", nil, monitor.as...) }, notYetPermitted)
-			metrics := func() Answer {
-				return p.Do(http.MethodGet, "/metrics", nil, append(monitor.as, through(door), Header("Accept", "text/plain"))...)
-			}
-			before := metrics()
-			p.OnlyIf(before.Code == http.StatusOK, "the server's metrics can't be read: %d", before.Code)
-			object := p.Create("counted")
-			p.cancel(
-				newRequest(http.MethodPatch, p.Collection(object.GetName()), "{}", Header("Content-Type", string(types.MergePatchType))),
-				newRequest(http.MethodDelete, p.Collection(p.Name("missing")), nil),
-			)
-			after := p.Eventually(metrics, until("no request is counted", func(answer Answer) bool { return p.requests(answer, "") > p.requests(before, "") }))
-			failed := p.requests(after, "5") - p.requests(before, "5")
-			after.Body = nil
-			p.Require(after, failed == 0, "no request is expected to be counted as a failure of the server; there are %.0f more", failed)
-		},
-	}, {
-		ID: "canceled/slow-reader", Source: concepts + "#efficient-detection-of-changes", Level: Full, Needs: []string{"create", "get", "list", "watch", "patch"},
-		Rule: "A watch that is not read holds up nobody, and brings each event in order until it ends.",
-		Run: func(p *Probe) {
-			const changes = 40
-			slow, fast := p.Watch(Query("allowWatchBookmarks", "false")), p.Watch()
-			var written []*unstructured.Unstructured
-			changed := func(object *unstructured.Unstructured) {
-				written = append(written, object)
-				event, ok := fast.Reach(object)
-				p.Require(fast.Answer(), ok, "the watch of a client that reads is expected to go on")
-				p.Equal(fast.Answer(), "the resourceVersion of an event", object.GetResourceVersion(), event.Object.GetResourceVersion())
-			}
-			object := p.Create("slow")
-			changed(object)
-			padding := strings.Repeat("x", 200<<10)
-			for i := range changes {
-				patch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"padding": fmt.Sprintf("%d%s", i, padding)}}}
-				changed(p.Object(p.Patch(object.GetName(), types.MergePatchType, patch), http.StatusOK))
-			}
-			for _, object := range written {
-				event, ok := slow.Reach(object)
-				if !ok {
-					return // The watch may end early, but must leave nothing out before.
+	return []Check{
+		basic("canceled/half-body", "https://www.rfc-editor.org/rfc/rfc9112#section-8", "create get",
+			"A request whose body has not come to its end has no effect.", func(p *Probe) {
+				object, err := p.New("half").MarshalJSON()
+				p.Require(Answer{}, err == nil, "the example can't be encoded: %v", err)
+				// Only the last byte is missing, so that a server could take the object for complete.
+				request := newRequest(http.MethodPost, p.Collection(), object)
+				request.cut = true
+				p.ledger.note(p.ID, Request{Method: http.MethodPut, Path: p.Collection(p.Name("half"))})
+				if response, err := p.run.open(p.ctx, request); err == nil {
+					response.Body.Close()
 				}
-				p.Equal(slow.Answer(), "the resourceVersion of an event of the slow watch", object.GetResourceVersion(), event.Object.GetResourceVersion())
-			}
-		},
-	}}
-}
-
-// stopping is a body that breaks off before its end.
-type stopping struct{ text string }
-
-func (s stopping) reader() io.Reader {
-	return io.MultiReader(strings.NewReader(s.text), iotest.ErrReader(errors.New("the client has gone away")))
+				p.Refused(p.Get(p.Name("half")), http.StatusNotFound, metav1.StatusReasonNotFound)
+			}),
+		full("canceled/survived", conventions+"#http-status-codes", "create get",
+			"Clients that go away at any moment of a request do not keep others from their answers.", func(p *Probe) {
+				object := p.Create("gone")
+				p.cancel(
+					newRequest(http.MethodGet, p.Collection(object.GetName()), nil),
+					newRequest(http.MethodGet, p.Collection(), nil, Query("limit", "500")),
+					newRequest(http.MethodGet, p.Collection(), nil, Query("resourceVersion", "999999999999999")),
+					newRequest(http.MethodGet, p.Collection(), nil, Query("watch", "true"), p.Selector()),
+					newRequest(http.MethodPost, p.Collection(), p.New("canceled").Object, Query("dryRun", "All")),
+					newRequest(http.MethodPut, p.Collection(object.GetName()), object.Object, Query("dryRun", "All")),
+				)
+				for i := range 10 {
+					p.Object(p.Post(p.New(fmt.Sprintf("gone-%d", i)), Query("dryRun", "All")), http.StatusCreated)
+					p.Object(p.Get(object.GetName()), http.StatusOK)
+				}
+				p.unchanged(object)
+			}),
+		full("canceled/uncounted", uncounted, "create get patch delete",
+			"A request that its client has given up is no failure of the server: apiserver_request_total has no code of 500 or more for it.", func(p *Probe) {
+				door, err := p.server()
+				p.OnlyIf(err == nil, "the check needs the metrics of the server behind kube-apiserver, which itself counts such requests as 500 or 504 (%s): %v", uncounted, err)
+				monitor := p.account("monitor")
+				p.may(monitor, "monitor", "get", "/metrics")
+				p.Eventually(func() Answer { return p.Do(http.MethodGet, "/metrics", nil, monitor.as...) }, notYetPermitted)
+				metrics := func() Answer {
+					return p.Do(http.MethodGet, "/metrics", nil, append(monitor.as, through(door), Header("Accept", "text/plain"))...)
+				}
+				before := metrics()
+				p.OnlyIf(before.Code == http.StatusOK, "the server's metrics can't be read: %d", before.Code)
+				object := p.Create("counted")
+				p.cancel(
+					newRequest(http.MethodPatch, p.Collection(object.GetName()), "{}", Header("Content-Type", string(types.MergePatchType))),
+					newRequest(http.MethodDelete, p.Collection(p.Name("missing")), nil),
+				)
+				after := p.Eventually(metrics, until("no request is counted", func(answer Answer) bool { return p.requests(answer, "") > p.requests(before, "") }))
+				failed := p.requests(after, "5") - p.requests(before, "5")
+				after.Body = nil
+				p.Require(after, failed == 0, "no request is expected to be counted as a failure of the server; there are %.0f more", failed)
+			}),
+		full("canceled/slow-reader", concepts+"#efficient-detection-of-changes", "create get list watch patch",
+			"A watch that is not read holds up nobody, and brings each event in order until it ends.", func(p *Probe) {
+				const changes = 40
+				slow, fast := p.Watch(Query("allowWatchBookmarks", "false")), p.Watch()
+				var written []*unstructured.Unstructured
+				changed := func(object *unstructured.Unstructured) {
+					written = append(written, object)
+					event, ok := fast.Reach(object)
+					p.Require(fast.Answer(), ok, "the watch of a client that reads is expected to go on")
+					p.Equal(fast.Answer(), "the resourceVersion of an event", object.GetResourceVersion(), event.Object.GetResourceVersion())
+				}
+				object := p.Create("slow")
+				changed(object)
+				padding := strings.Repeat("x", 200<<10)
+				for i := range changes {
+					patch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"padding": fmt.Sprintf("%d%s", i, padding)}}}
+					changed(p.Object(p.Patch(object.GetName(), types.MergePatchType, patch), http.StatusOK))
+				}
+				for _, object := range written {
+					event, ok := slow.Reach(object)
+					if !ok {
+						return // The watch may end early, but must leave nothing out before.
+					}
+					p.Equal(slow.Answer(), "the resourceVersion of an event of the slow watch", object.GetResourceVersion(), event.Object.GetResourceVersion())
+				}
+			}),
+	}
 }
 
 // cancel sends requests and cancels them, after a longer time in each of 20 rounds.

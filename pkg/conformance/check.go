@@ -32,7 +32,6 @@ limitations under the License.
 package conformance
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 )
@@ -65,14 +64,11 @@ type Check struct {
 	Rule string
 	// Source is the address of the document that says so.
 	Source string
-	// Level is the lowest level that has the check. Empty stands for Basic.
+	// Level is the lowest level that has the check.
 	Level Level
-	// Needs are verbs that discovery has to list, such as "create" or "status/update". A
-	// run that only reads has none of the checks that need a verb that writes.
+	// Needs are verbs that discovery has to list, such as "create" or "status/update", and names of conditions. A run that
+	// only reads has none of the checks that need a verb that writes.
 	Needs []string
-	// Unless says why the check makes no sense for a resource. It may be nil, and returns "" if the
-	// check makes sense.
-	Unless func(*Resource) string
 	// Run makes the check.
 	Run func(*Probe)
 }
@@ -102,20 +98,37 @@ func Checks() []Check {
 	)
 }
 
-// common gives checks the source, the verbs and the exception of another one if they have none
-// themselves.
-func common(of Check, checks ...Check) []Check {
-	for i := range checks {
-		check := &checks[i]
-		check.Source = cmp.Or(check.Source, of.Source)
-		if check.Needs == nil {
-			check.Needs = of.Needs
-		}
-		if check.Unless == nil {
-			check.Unless = of.Unless
-		}
+// basic returns a check that takes less than a second. The needs are separated by spaces.
+func basic(id, source, needs, rule string, run func(*Probe)) Check {
+	return Check{ID: id, Source: source, Rule: rule, Level: Basic, Needs: strings.Fields(needs), Run: run}
+}
+
+// full returns a check that takes longer.
+func full(id, source, needs, rule string, run func(*Probe)) Check {
+	check := basic(id, source, needs, rule, run)
+	check.Level = Full
+	return check
+}
+
+// unmet returns why a resource does not meet a condition that checks need, or "". For a verb, known is false.
+func (r *Resource) unmet(need string) (reason string, known bool) {
+	condition, known := map[string]struct {
+		met    bool
+		reason string
+	}{
+		"group":      {r.Group != "", "the core group is not below /apis"},
+		"namespaces": {r.Namespaced, "the resource has no namespaces"},
+		"versions":   {len(r.Versions) > 1, "discovery has one version of the resource only"},
+		"kind":       {r.Kind != "", "discovery has subresources of it only"},
+		"admission": {
+			!slices.Contains([]string{"authentication.k8s.io", "authorization.k8s.io", admissionregistration}, r.Group),
+			"kube-apiserver asks no policy and no webhook about its own reviews, webhooks and policies",
+		},
+	}[need]
+	if condition.met {
+		return "", known
 	}
-	return checks
+	return condition.reason, known
 }
 
 // notOffered says why a run leaves the check out for a resource, or returns "".
@@ -124,19 +137,20 @@ func (c Check) notOffered(options Options, resource *Resource) string {
 		return "discovery has a resource without a name"
 	}
 	for _, need := range c.Needs {
-		subresource, verb, found := strings.Cut(need, "/")
-		if !found {
-			subresource, verb = "", need
+		reason, known := resource.unmet(need)
+		if !known {
+			subresource, verb, found := strings.Cut(need, "/")
+			if !found {
+				subresource, verb = "", need
+			}
+			if options.ReadOnly && !slices.Contains([]string{"get", "list", "watch"}, verb) {
+				return "the run only reads"
+			}
+			reason = resource.lacks(subresource, verb)
 		}
-		if options.ReadOnly && !slices.Contains([]string{"get", "list", "watch"}, verb) {
-			return "the run only reads"
-		}
-		if reason := resource.lacks(subresource, verb); reason != "" {
+		if reason != "" {
 			return reason
 		}
-	}
-	if c.Unless != nil {
-		return c.Unless(resource)
 	}
 	return ""
 }

@@ -108,9 +108,6 @@ func (r *run) leave(err error) {
 func (p *Probe) clean(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
-	for _, do := range slices.Backward(p.cleanups) {
-		do(ctx)
-	}
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock()
 	var removals errgroup.Group

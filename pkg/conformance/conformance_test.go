@@ -19,9 +19,11 @@ package conformance
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
-	"os"
-	"path/filepath"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/rest"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
@@ -54,21 +57,24 @@ func TestNotOffered(t *testing.T) {
 		Subresources:         map[string]metav1.APIResource{"status": {Verbs: metav1.Verbs{"get"}}},
 	}
 	for name, test := range map[string]struct {
-		check    Check
+		needs    string
 		readOnly bool
 		want     string
 	}{
-		"verb":                    {check: Check{Needs: []string{"get", "create"}}},
-		"missing verb":            {check: Check{Needs: []string{"list"}}, want: `the verbs of loaves in discovery are get, create, without "list"`},
-		"subresource":             {check: Check{Needs: []string{"status/get"}}},
-		"missing subresource":     {check: Check{Needs: []string{"scale/get"}}, want: "discovery has no loaves/scale"},
-		"verb of a subresource":   {check: Check{Needs: []string{"status/update"}}, want: `the verbs of loaves/status in discovery are get, without "update"`},
-		"written when reading":    {check: Check{Needs: []string{"get", "create"}}, readOnly: true, want: "the run only reads"},
-		"read when reading":       {check: Check{Needs: []string{"get"}}, readOnly: true},
-		"a reason of the check's": {check: Check{Unless: func(*Resource) string { return "no loaves" }}, want: "no loaves"},
+		"verb":                  {needs: "get create"},
+		"missing verb":          {needs: "list", want: `the verbs of loaves in discovery are get, create, without "list"`},
+		"subresource":           {needs: "status/get"},
+		"missing subresource":   {needs: "scale/get", want: "discovery has no loaves/scale"},
+		"verb of a subresource": {needs: "status/update", want: `the verbs of loaves/status in discovery are get, without "update"`},
+		"written when reading":  {needs: "get create", readOnly: true, want: "the run only reads"},
+		"read when reading":     {needs: "get", readOnly: true},
+		"conditions":            {needs: "group admission"},
+		"namespaces":            {needs: "get namespaces", want: "the resource has no namespaces"},
+		"versions":              {needs: "versions", want: "discovery has one version of the resource only"},
+		"kind":                  {needs: "kind", want: "discovery has subresources of it only"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, test.want, test.check.notOffered(Options{ReadOnly: test.readOnly}, resource))
+			require.Equal(t, test.want, basic("a/b", "", test.needs, "", nil).notOffered(Options{ReadOnly: test.readOnly}, resource))
 		})
 	}
 }
@@ -139,7 +145,7 @@ LEFT BEHIND: /a is left
        loaves.v1.example.com
 verbs  ✓ 1 – 1
 watch  ✗ 2 ? 1
-2 of 5 checks failed (causes: 1), 1 passed, 1 are not offered, 1 could not be made (level full, seed 0, v1.37.1 at https://kube, 1970-01-01T00:00:00Z, 1m0s)
+2 of 5 checks failed (causes: 1), 1 passed, 1 are not offered, 1 could not be made (level full, v1.37.1 at https://kube, 1970-01-01T00:00:00Z, 1m0s)
 `,
 		"junit": `<?xml version="1.0" encoding="UTF-8"?>
 <testsuite name="conformance" tests="5" failures="2" skipped="2">
@@ -223,18 +229,6 @@ func TestCandidatesBeginWithFieldsOfTheObject(t *testing.T) {
 	require.Contains(t, candidates, Change{[]string{"spec", "baked"}, true})
 	require.Equal(t, []Change{{[]string{"spec", "flour"}, "wheat"}},
 		differences(object, map[string]any{"spec": map[string]any{"flour": "wheat"}}, nil))
-}
-
-func TestLogIsReadPastItsRotation(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.log")
-	require.NoError(t, os.WriteFile(path, []byte("before\nafter\n"), 0o600))
-	log, err := os.Open(path)
-	require.NoError(t, err)
-	defer log.Close()
-	require.Equal(t, "after\n", string(since(log, int64(len("before\n")))))
-	require.NoError(t, os.Rename(path, path+".old"))
-	require.NoError(t, os.WriteFile(path, []byte("later\n"), 0o600))
-	require.Equal(t, "after\nlater\n", string(since(log, int64(len("before\n")))))
 }
 
 func TestFieldsOfOthersAreLeftOut(t *testing.T) {
@@ -430,5 +424,85 @@ func TestActsOnCluster(t *testing.T) {
 			resource := &Resource{GroupVersionResource: schema.GroupVersionResource{Group: test.group}, Namespaced: test.namespaced, Discovered: metav1.APIResource{Verbs: test.verbs}}
 			require.Equal(t, test.want, resource.actsOnCluster())
 		})
+	}
+}
+
+// TestWithstand shows which answers to malformed requests are findings.
+func TestWithstand(t *testing.T) {
+	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":"BadRequest","code":%d}`
+	for name, test := range map[string]struct {
+		code          int
+		media, answer string
+		refused       bool
+		want          string
+	}{
+		"refused":               {400, asJSON, fmt.Sprintf(status, 400), true, ""},
+		"accepted":              {200, asJSON, `{}`, false, ""},
+		"accepted, but no good": {200, asJSON, `{}`, true, "a refusal is expected"},
+		"failed":                {500, asJSON, fmt.Sprintf(status, 500), false, "a refusal is expected, and no failure of the server"},
+		"redirected":            {301, asJSON, ``, false, "no redirect is expected"},
+		"text":                  {400, "text/plain", "no", false, "application/json is expected"},
+		"another code":          {400, asJSON, fmt.Sprintf(status, 404), false, "a Status of version v1 with that code is expected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := ""
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				sent = fmt.Sprintf("%s %s %s %s", r.Method, r.URL, r.Header.Get("Content-Type"), body)
+				w.Header().Set("Content-Type", test.media)
+				w.WriteHeader(test.code)
+				_, _ = io.WriteString(w, test.answer)
+			}))
+			defer server.Close()
+			r, err := newRun(&rest.Config{Host: server.URL}, Options{})
+			require.NoError(t, err)
+			p := r.probe(t.Context(), &Resource{}, "")
+			p.result = &Result{}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				p.withstandOne(place{method: http.MethodPut, path: "/{name}/{text}", kind: asYAML, body: "a: {text}"}, strings.NewReplacer("{name}", "loaf"), "{name}s", test.refused)
+			}()
+			<-ended
+			got := ""
+			if p.result.Finding != nil {
+				got = p.result.Finding.Problem
+			}
+			require.Equal(t, test.want, got)
+			require.Equal(t, "PUT /loaf/loafs application/yaml a: loafs", sent)
+		})
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for name, test := range map[string]struct {
+		code   int
+		header string
+		want   time.Duration
+		again  bool
+	}{
+		"told to":        {http.StatusTooManyRequests, "2", 2 * time.Second, true},
+		"not told when":  {http.StatusTooManyRequests, "", 0, false},
+		"another reason": {http.StatusServiceUnavailable, "1", time.Second, false},
+	} {
+		wait, again := retryAfter(&http.Response{StatusCode: test.code, Header: http.Header{"Retry-After": {test.header}}})
+		require.Equal(t, test.want, wait, name)
+		require.Equal(t, test.again, again, name)
+	}
+}
+
+// TestNulled shows what stands for null: only what the server has added.
+func TestNulled(t *testing.T) {
+	for name, test := range map[string]struct{ sent, came, want string }{
+		"default":         {`{"a":1}`, `{"a":1,"b":2}`, `{"a":1,"b":null}`},
+		"below":           {`{"a":{"b":1}}`, `{"a":{"b":1,"c":2}}`, `{"a":{"b":1,"c":null}}`},
+		"in a list":       {`{"a":[{"b":1}]}`, `{"a":[{"b":1,"c":2}]}`, `{"a":[{"b":1,"c":null}]}`},
+		"nothing":         {`{"a":1}`, `{"a":1}`, `{"a":1}`},
+		"a changed value": {`{"a":1}`, `{"a":2}`, `{"a":1}`},
+	} {
+		var sent, came any
+		require.NoError(t, json.Unmarshal([]byte(test.sent), &sent))
+		require.NoError(t, json.Unmarshal([]byte(test.came), &came))
+		require.JSONEq(t, test.want, inJSON(nulled(sent, came)), name)
 	}
 }

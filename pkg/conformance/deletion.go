@@ -17,7 +17,6 @@ limitations under the License.
 package conformance
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -33,32 +32,29 @@ import (
 const released = `{"metadata":{"finalizers":null}}`
 
 func deletionChecks() []Check {
-	checks := []Check{{
-		ID: "writes/finalizers", Source: objects + "finalizers/", Needs: []string{"create", "get", "patch", "delete"},
-		Rule: "An object with finalizers stays after a delete, with the time, until the last is removed. No more can be added.",
-		Run: func(p *Probe) {
-			name := p.held("a").GetName()
-			if answer := p.Delete(name, nil); answer.Code != http.StatusAccepted {
-				p.Decode(answer, http.StatusOK, nil)
-			}
-			p.beingDeleted(name)
-			p.Object(p.Patch(name, types.MergePatchType, `{"metadata":{"labels":{"still":"writable"}}}`), http.StatusOK)
-			p.refusedFor(p.Patch(name, types.MergePatchType, `{"metadata":{"finalizers":["`+finalizer+`","conformance.example.com/more"]}}`), "metadata.finalizers")
-			p.Object(p.Patch(name, types.MergePatchType, released, Query("dryRun", "All")), http.StatusOK)
-			p.Object(p.Get(name), http.StatusOK)
-			p.Object(p.Patch(name, types.MergePatchType, released), http.StatusOK)
-			p.gone(name)
-		},
-	}, {
-		ID: "writes/garbage-absent", Source: garbage, Level: Full, Needs: []string{"create", "get", "list", "watch", "patch", "delete"},
-		Rule: "An object whose owner does not exist is deleted.",
-		Run: func(p *Probe) {
-			owned := p.Create("owned", func(object *unstructured.Unstructured) {
-				object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: object.GetAPIVersion(), Kind: p.Kind, Name: "absent", UID: "00000000-0000-0000-0000-000000000000"}})
-			})
-			p.Within(controllerPatience, func() Answer { return p.Get(owned.GetName()) }, while("an end of an object without an owner is expected", http.StatusOK))
-		},
-	}}
+	checks := []Check{
+		basic("writes/finalizers", objects+"finalizers/", "create get patch delete",
+			"An object with finalizers stays after a delete, with the time, until the last is removed. No more can be added.", func(p *Probe) {
+				name := p.held("a").GetName()
+				if answer := p.Delete(name, nil); answer.Code != http.StatusAccepted {
+					p.Decode(answer, http.StatusOK, nil)
+				}
+				p.beingDeleted(name)
+				p.Object(p.Patch(name, types.MergePatchType, `{"metadata":{"labels":{"still":"writable"}}}`), http.StatusOK)
+				p.refusedFor(p.Patch(name, types.MergePatchType, `{"metadata":{"finalizers":["`+finalizer+`","conformance.example.com/more"]}}`), "metadata.finalizers")
+				p.Object(p.Patch(name, types.MergePatchType, released, Query("dryRun", "All")), http.StatusOK)
+				p.Object(p.Get(name), http.StatusOK)
+				p.Object(p.Patch(name, types.MergePatchType, released), http.StatusOK)
+				p.gone(name)
+			}),
+		full("writes/garbage-absent", garbage, "create get list watch patch delete",
+			"An object whose owner does not exist is deleted.", func(p *Probe) {
+				owned := p.Create("owned", func(object *unstructured.Unstructured) {
+					object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: object.GetAPIVersion(), Kind: p.Kind, Name: "absent", UID: "00000000-0000-0000-0000-000000000000"}})
+				})
+				p.Within(controllerPatience, func() Answer { return p.Get(owned.GetName()) }, while("an end of an object without an owner is expected", http.StatusOK))
+			}),
+	}
 	for _, policy := range []struct {
 		name, rule string
 		look       func(p *Probe, owner, owned string)
@@ -78,10 +74,8 @@ func deletionChecks() []Check {
 		object := p.Object(answer, http.StatusOK)
 		p.Require(answer, len(object.GetOwnerReferences()) == 0 && object.GetDeletionTimestamp() == nil, "an object without owners that is not being deleted is expected")
 	}}} {
-		checks = append(checks, Check{
-			ID: "writes/garbage-" + strings.ToLower(policy.name), Source: garbage, Level: Full, Needs: []string{"create", "get", "list", "watch", "patch", "update", "delete"},
-			Rule: policy.rule,
-			Run: func(p *Probe) {
+		checks = append(checks, full("writes/garbage-"+strings.ToLower(policy.name), garbage, "create get list watch patch update delete",
+			policy.rule, func(p *Probe) {
 				owner := p.Create("owner")
 				reference := metav1.OwnerReference{
 					APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(), BlockOwnerDeletion: new(true),
@@ -99,85 +93,75 @@ func deletionChecks() []Check {
 					func(answer Answer) bool { return len(p.Object(answer, http.StatusOK).GetOwnerReferences()) == 1 }))
 				p.Decode(p.Delete(owner.GetName(), nil, Query("propagationPolicy", policy.name)), http.StatusOK, nil)
 				policy.look(p, owner.GetName(), owned)
-			},
-		})
+			}))
 	}
 	return checks
 }
 
-// held creates an object with a finalizer, and removes that after the check.
+// held creates an object with a finalizer. The run removes that after the check.
 func (p *Probe) held(suffix string, changes ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
-	path := p.Collection(p.Name(suffix))
-	p.Cleanup(func(ctx context.Context) {
-		_, _ = p.run.send(ctx, newRequest(http.MethodPatch, path, released, Header("Content-Type", string(types.MergePatchType))))
-	})
 	return p.Create(suffix, append(changes, func(object *unstructured.Unstructured) { object.SetFinalizers([]string{finalizer}) })...)
 }
 
 func namespaceChecks() []Check {
-	return common(Check{Unless: unnamespaced}, []Check{{
-		ID: "writes/namespace-missing", Source: conventions + "#http-status-codes", Needs: []string{"create", "list", "patch"},
-		Rule: "An object in a namespace that does not exist is not created: 404 with the namespace's name.",
-		Run: func(p *Probe) {
-			p.Namespace = p.Name("missing")
-			for _, option := range []Option{Query("pretty", "false"), Query("dryRun", "All")} {
-				for _, answer := range []Answer{p.Post(p.New("a"), option), p.Apply("conformance", p.New("a"), option)} {
-					status := p.Refused(answer, http.StatusNotFound, metav1.StatusReasonNotFound)
-					p.Require(answer, status.Details.Kind == "namespaces" && status.Details.Name == p.Namespace, "details with the namespace are expected")
-				}
-			}
-			p.Listed(p.List(), "")
-		},
-	}, {
-		ID: "writes/namespace-deletion", Source: objects + "namespaces/", Level: Full, Needs: []string{"create", "get", "list", "patch", "delete", "deletecollection"},
-		Rule: "A namespace that is being deleted takes no more objects (403, with the cause NamespaceTerminating), and goes with all that is in it.",
-		Run: func(p *Probe) {
-			p.OwnNamespace()
-			namespace := At("/api/v1/namespaces/" + p.Namespace)
-			held, other := p.held("held").GetName(), p.Create("a").GetName()
-			p.Decode(p.Do(http.MethodDelete, "", nil, namespace), http.StatusOK, nil)
-			answer := p.Eventually(func() Answer { return p.Post(p.unnamed("late-")) }, while("a refusal in a namespace that is being deleted is expected", http.StatusCreated))
-			status := p.Refused(answer, http.StatusForbidden, metav1.StatusReasonForbidden)
-			p.Require(answer, slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool { return cause.Type == "NamespaceTerminating" }), "a cause NamespaceTerminating is expected")
-			p.Within(controllerPatience, func() Answer { return p.Get(other) }, while("an end of all that can go is expected", http.StatusOK))
-			p.beingDeleted(held)
-			p.Object(p.Patch(held, types.MergePatchType, released), http.StatusOK)
-			p.Within(controllerPatience, func() Answer { return p.Do(http.MethodGet, "", nil, namespace) }, while("an end of the namespace is expected", http.StatusOK))
-		},
-	}, {
-		ID: "writes/quota", Source: "https://kubernetes.io/docs/concepts/policy/resource-quotas/#quota-on-object-count", Level: Full, Needs: []string{"create", "list", "watch", "delete"},
-		Rule: "A quota counts the objects of a namespace, and refuses more than it allows: 403.",
-		Run: func(p *Probe) {
-			p.OwnNamespace()
-			count := strings.TrimSuffix("count/"+p.GroupVersionResource.Resource+"."+p.Group, ".")
-			quota := func(name, hard string) {
-				p.Make(`{apiVersion: v1, kind: ResourceQuota, metadata: {namespace: %s, name: %s}, spec: {hard: {%s: %q}}}`, p.Namespace, name, count, hard)
-			}
-			quota("counted", "100")
-			hard := 100
-			counted := func() {
-				p.Within(controllerPatience, func() Answer {
-					// A change of the quota makes the controller count again. It may have counted
-					// before it knew the kind.
-					hard++
-					return p.Patch("", types.MergePatchType, map[string]any{"spec": map[string]any{"hard": map[string]any{count: hard}}}, At("/api/v1/namespaces/"+p.Namespace+"/resourcequotas/counted"))
-				}, func(answer Answer) string {
-					// Controllers may create objects as well.
-					want := strconv.Itoa(len(p.Items(p.Do(http.MethodGet, p.Collection(), nil)).Items))
-					if used, _, _ := unstructured.NestedString(p.Object(answer, http.StatusOK).Object, "status", "used", count); used != want {
-						return fmt.Sprintf("a count of %s is expected", want)
+	return []Check{
+		basic("writes/namespace-missing", conventions+"#http-status-codes", "create list patch namespaces",
+			"An object in a namespace that does not exist is not created: 404 with the namespace's name.", func(p *Probe) {
+				p.Namespace = p.Name("missing")
+				for _, option := range []Option{Query("pretty", "false"), Query("dryRun", "All")} {
+					for _, answer := range []Answer{p.Post(p.New("a"), option), p.Apply("conformance", p.New("a"), option)} {
+						status := p.Refused(answer, http.StatusNotFound, metav1.StatusReasonNotFound)
+						p.Require(answer, status.Details.Kind == "namespaces" && status.Details.Name == p.Namespace, "details with the namespace are expected")
 					}
-					return ""
-				})
-			}
-			p.Create("a")
-			counted()
-			p.Delete(p.Name("a"), nil)
-			counted()
-			quota("none", "0")
-			answer := p.Eventually(func() Answer { return p.Post(p.unnamed("late-")) }, while("a refusal by the quota is expected", http.StatusCreated))
-			status := p.Refused(answer, http.StatusForbidden, metav1.StatusReasonForbidden)
-			p.Require(answer, strings.Contains(status.Message, "exceeded quota"), "a message that names the quota is expected")
-		},
-	}}...)
+				}
+				p.Listed(p.List(), "")
+			}),
+		full("writes/namespace-deletion", objects+"namespaces/", "create get list patch delete deletecollection namespaces",
+			"A namespace that is being deleted takes no more objects (403, with the cause NamespaceTerminating), and goes with all that is in it.", func(p *Probe) {
+				p.OwnNamespace()
+				namespace := At("/api/v1/namespaces/" + p.Namespace)
+				held, other := p.held("held").GetName(), p.Create("a").GetName()
+				p.Decode(p.Do(http.MethodDelete, "", nil, namespace), http.StatusOK, nil)
+				answer := p.Eventually(func() Answer { return p.Post(p.unnamed("late-")) }, while("a refusal in a namespace that is being deleted is expected", http.StatusCreated))
+				status := p.Refused(answer, http.StatusForbidden, metav1.StatusReasonForbidden)
+				p.Require(answer, slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool { return cause.Type == "NamespaceTerminating" }), "a cause NamespaceTerminating is expected")
+				p.Within(controllerPatience, func() Answer { return p.Get(other) }, while("an end of all that can go is expected", http.StatusOK))
+				p.beingDeleted(held)
+				p.Object(p.Patch(held, types.MergePatchType, released), http.StatusOK)
+				p.Within(controllerPatience, func() Answer { return p.Do(http.MethodGet, "", nil, namespace) }, while("an end of the namespace is expected", http.StatusOK))
+			}),
+		full("writes/quota", "https://kubernetes.io/docs/concepts/policy/resource-quotas/#quota-on-object-count", "create list watch delete namespaces",
+			"A quota counts the objects of a namespace, and refuses more than it allows: 403.", func(p *Probe) {
+				p.OwnNamespace()
+				count := strings.TrimSuffix("count/"+p.GroupVersionResource.Resource+"."+p.Group, ".")
+				quota := func(name, hard string) {
+					p.Make(`{apiVersion: v1, kind: ResourceQuota, metadata: {namespace: %s, name: %s}, spec: {hard: {%s: %q}}}`, p.Namespace, name, count, hard)
+				}
+				quota("counted", "100")
+				hard := 100
+				counted := func() {
+					p.Within(controllerPatience, func() Answer {
+						// A change of the quota makes the controller count again. It may have counted
+						// before it knew the kind.
+						hard++
+						return p.Patch("", types.MergePatchType, map[string]any{"spec": map[string]any{"hard": map[string]any{count: hard}}}, At("/api/v1/namespaces/"+p.Namespace+"/resourcequotas/counted"))
+					}, func(answer Answer) string {
+						// Controllers may create objects as well.
+						want := strconv.Itoa(len(p.Items(p.Do(http.MethodGet, p.Collection(), nil)).Items))
+						if used, _, _ := unstructured.NestedString(p.Object(answer, http.StatusOK).Object, "status", "used", count); used != want {
+							return fmt.Sprintf("a count of %s is expected", want)
+						}
+						return ""
+					})
+				}
+				p.Create("a")
+				counted()
+				p.Delete(p.Name("a"), nil)
+				counted()
+				quota("none", "0")
+				answer := p.Eventually(func() Answer { return p.Post(p.unnamed("late-")) }, while("a refusal by the quota is expected", http.StatusCreated))
+				status := p.Refused(answer, http.StatusForbidden, metav1.StatusReasonForbidden)
+				p.Require(answer, strings.Contains(status.Message, "exceeded quota"), "a message that names the quota is expected")
+			}),
+	}
 }

@@ -51,9 +51,6 @@ func (p *Probe) server() (*endpoint, error) {
 	if service == nil {
 		return nil, errItself
 	}
-	if p.run.Direct != nil {
-		return newEndpoint(p.run.Direct)
-	}
 	address, err := p.addressOf(service.Namespace, service.Name, ptr.Deref(service.Port, 443))
 	if err != nil {
 		return nil, err

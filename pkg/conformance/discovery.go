@@ -30,101 +30,90 @@ import (
 )
 
 func discoveryChecks() []Check {
-	return []Check{{
-		ID: "discovery/group", Source: concepts + "#discovery-api", Unless: builtin,
-		Rule: "The list of groups and the group's own entry agree, and the preferred version is one of those that are served.",
-		Run: func(p *Probe) {
-			var groups metav1.APIGroupList
-			answer := p.Decode(p.Do(http.MethodGet, "/apis", nil), http.StatusOK, &groups)
-			i := slices.IndexFunc(groups.Groups, func(group metav1.APIGroup) bool { return group.Name == p.Group })
-			p.Require(answer, i >= 0, "the group %s is expected", p.Group)
-			var group metav1.APIGroup
-			answer = p.Decode(p.Do(http.MethodGet, "/apis/"+p.Group, nil), http.StatusOK, &group)
-			group.TypeMeta = metav1.TypeMeta{}
-			p.Equal(answer, "the group, as the list of groups has it", groups.Groups[i], group)
-			for _, version := range []string{p.Version, group.PreferredVersion.Version} {
-				p.Require(answer, slices.Contains(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: p.Group + "/" + version, Version: version}), "the version %q is expected among those that are served", version)
-			}
-		},
-	}, {
-		ID: "discovery/resources", Source: concepts + "#discovery-api",
-		Rule: "The entry of a resource has a kind, a singular name and verbs. That of a subresource has a kind and verbs.",
-		Run: func(p *Probe) {
-			var list metav1.APIResourceList
-			answer := p.Decode(p.Do(http.MethodGet, root(p.GroupVersion()), nil), http.StatusOK, &list)
-			p.Equal(answer, "the version of the list", p.GroupVersion().String(), list.GroupVersion)
-			for _, entry := range list.APIResources {
-				name, _, isSubresource := strings.Cut(entry.Name, "/")
-				if name != p.GroupVersionResource.Resource {
-					continue
+	return []Check{
+		basic("discovery/group", concepts+"#discovery-api", "group",
+			"The list of groups and the group's own entry agree, and the preferred version is one of those that are served.", func(p *Probe) {
+				var groups metav1.APIGroupList
+				answer := p.Decode(p.Do(http.MethodGet, "/apis", nil), http.StatusOK, &groups)
+				i := slices.IndexFunc(groups.Groups, func(group metav1.APIGroup) bool { return group.Name == p.Group })
+				p.Require(answer, i >= 0, "the group %s is expected", p.Group)
+				var group metav1.APIGroup
+				answer = p.Decode(p.Do(http.MethodGet, "/apis/"+p.Group, nil), http.StatusOK, &group)
+				group.TypeMeta = metav1.TypeMeta{}
+				p.Equal(answer, "the group, as the list of groups has it", groups.Groups[i], group)
+				for _, version := range []string{p.Version, group.PreferredVersion.Version} {
+					p.Require(answer, slices.Contains(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: p.Group + "/" + version, Version: version}), "the version %q is expected among those that are served", version)
 				}
-				p.Require(answer, len(utilvalidation.IsDNS1035Label(name)) == 0, "%s: a name of lower-case letters is expected", entry.Name)
-				p.Require(answer, entry.Kind != "" && len(entry.Verbs) > 0, "%s: a kind and verbs are expected", entry.Name)
-				p.Require(answer, isSubresource || entry.SingularName != "", "%s: a singular name is expected", entry.Name)
-				p.Require(answer, entry.Namespaced == p.Namespaced, "%s is expected to be namespaced just as the resource is", entry.Name)
-			}
-		},
-	}, {
-		ID: "discovery/aggregated", Source: concepts + "#aggregated-discovery",
-		Rule: "Aggregated discovery says the same as discovery of a single version, and is up to date.",
-		Run: func(p *Probe) {
-			var want metav1.APIResourceList
-			p.Decode(p.Do(http.MethodGet, root(p.GroupVersion()), nil), http.StatusOK, &want)
-			path := "/apis"
-			if p.Group == "" {
-				path = "/api"
-			}
-			answer := p.Do(http.MethodGet, path, nil, Header("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"))
-			var groups apidiscoveryv2.APIGroupDiscoveryList
-			p.Decode(answer, http.StatusOK, &groups)
-			p.OnlyIf(groups.Kind == "APIGroupDiscoveryList", "the server has no aggregated discovery, but %s", groups.Kind)
-			_, lists, stale := discovery.SplitGroupsAndResources(groups)
-			p.Require(answer, stale[p.GroupVersion()] == nil, "kube-apiserver could not read discovery of the version: %v", stale[p.GroupVersion()])
-			got, found := lists[p.GroupVersion()]
-			p.Require(answer, found, "the version %s is expected", p.GroupVersion())
-			p.Equal(answer, "the entries of the resource", p.entries(want), p.entries(*got))
-		},
-	}, {
-		ID: "discovery/names", Source: "https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#advanced-topics",
-		Rule: "A name or short name stands for one resource of a group, and only resources that can be listed are in a category.",
-		Run: func(p *Probe) {
-			var list metav1.APIResourceList
-			answer := p.Decode(p.Do(http.MethodGet, root(p.GroupVersion()), nil), http.StatusOK, &list)
-			taken := map[string]string{}
-			for _, entry := range list.APIResources {
-				if strings.Contains(entry.Name, "/") {
-					continue
+			}),
+		basic("discovery/resources", concepts+"#discovery-api", "",
+			"The entry of a resource has a kind, a singular name and verbs. That of a subresource has a kind and verbs.", func(p *Probe) {
+				var list metav1.APIResourceList
+				answer := p.Decode(p.Do(http.MethodGet, root(p.GroupVersion()), nil), http.StatusOK, &list)
+				p.Equal(answer, "the version of the list", p.GroupVersion().String(), list.GroupVersion)
+				for _, entry := range list.APIResources {
+					name, _, isSubresource := strings.Cut(entry.Name, "/")
+					if name != p.GroupVersionResource.Resource {
+						continue
+					}
+					p.Require(answer, len(utilvalidation.IsDNS1035Label(name)) == 0, "%s: a name of lower-case letters is expected", entry.Name)
+					p.Require(answer, entry.Kind != "" && len(entry.Verbs) > 0, "%s: a kind and verbs are expected", entry.Name)
+					p.Require(answer, isSubresource || entry.SingularName != "", "%s: a singular name is expected", entry.Name)
+					p.Require(answer, entry.Namespaced == p.Namespaced, "%s is expected to be namespaced just as the resource is", entry.Name)
 				}
-				for _, name := range slices.Compact(append([]string{entry.Name, entry.SingularName}, entry.ShortNames...)) {
-					other, ambiguous := taken[name]
-					p.Require(answer, !ambiguous || name == "", "%q stands for %s and for %s", name, other, entry.Name)
-					taken[name] = entry.Name
+			}),
+		basic("discovery/aggregated", concepts+"#aggregated-discovery", "",
+			"Aggregated discovery says the same as discovery of a single version, and is up to date.", func(p *Probe) {
+				var want metav1.APIResourceList
+				p.Decode(p.Do(http.MethodGet, root(p.GroupVersion()), nil), http.StatusOK, &want)
+				path := "/apis"
+				if p.Group == "" {
+					path = "/api"
 				}
-				p.Require(answer, len(entry.Categories) == 0 || slices.Contains(entry.Verbs, "list"), "%s is in the categories %s, with which \"kubectl get\" fails: it can't be listed", entry.Name, entry.Categories)
-			}
-		},
-	}, {
-		ID: "discovery/scope", Source: concepts + "#resource-uris", Needs: []string{"get"},
-		Rule: "The path of an object has a namespace just if discovery says that the resource is namespaced.",
-		Run: func(p *Probe) {
-			other := ""
-			if !p.Namespaced {
-				other = "default"
-			}
-			answer := p.Do(http.MethodGet, p.CollectionIn(other, p.Version, p.Name("a")), nil)
-			p.Require(answer, answer.Code == http.StatusNotFound && !speaksOf(answer, p.Name("a")), "404 is expected, as there is no such path")
-			p.Refused(p.Get(p.Name("a")), http.StatusNotFound, metav1.StatusReasonNotFound)
-		},
-	}, {
-		ID: "discovery/verbs", Source: concepts + "#api-verbs",
-		Rule: "A verb that discovery lists is served. Another one is answered with 405, or with 404 if the path serves none.",
-		Run: func(p *Probe) {
-			for name, entry := range p.Subresources {
-				p.tryVerbs(entry, name, "get", "update", "patch")
-			}
-			p.tryVerbs(p.Discovered, "", "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
-		},
-	}}
+				answer := p.Do(http.MethodGet, path, nil, Header("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"))
+				var groups apidiscoveryv2.APIGroupDiscoveryList
+				p.Decode(answer, http.StatusOK, &groups)
+				p.OnlyIf(groups.Kind == "APIGroupDiscoveryList", "the server has no aggregated discovery, but %s", groups.Kind)
+				_, lists, stale := discovery.SplitGroupsAndResources(groups)
+				p.Require(answer, stale[p.GroupVersion()] == nil, "kube-apiserver could not read discovery of the version: %v", stale[p.GroupVersion()])
+				got, found := lists[p.GroupVersion()]
+				p.Require(answer, found, "the version %s is expected", p.GroupVersion())
+				p.Equal(answer, "the entries of the resource", p.entries(want), p.entries(*got))
+			}),
+		basic("discovery/names", "https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#advanced-topics", "",
+			"A name or short name stands for one resource of a group, and only resources that can be listed are in a category.", func(p *Probe) {
+				var list metav1.APIResourceList
+				answer := p.Decode(p.Do(http.MethodGet, root(p.GroupVersion()), nil), http.StatusOK, &list)
+				taken := map[string]string{}
+				for _, entry := range list.APIResources {
+					if strings.Contains(entry.Name, "/") {
+						continue
+					}
+					for _, name := range slices.Compact(append([]string{entry.Name, entry.SingularName}, entry.ShortNames...)) {
+						other, ambiguous := taken[name]
+						p.Require(answer, !ambiguous || name == "", "%q stands for %s and for %s", name, other, entry.Name)
+						taken[name] = entry.Name
+					}
+					p.Require(answer, len(entry.Categories) == 0 || slices.Contains(entry.Verbs, "list"), "%s is in the categories %s, with which \"kubectl get\" fails: it can't be listed", entry.Name, entry.Categories)
+				}
+			}),
+		basic("discovery/scope", concepts+"#resource-uris", "get",
+			"The path of an object has a namespace just if discovery says that the resource is namespaced.", func(p *Probe) {
+				other := ""
+				if !p.Namespaced {
+					other = "default"
+				}
+				answer := p.Do(http.MethodGet, p.CollectionIn(other, p.Version, p.Name("a")), nil)
+				p.Require(answer, answer.Code == http.StatusNotFound && !speaksOf(answer, p.Name("a")), "404 is expected, as there is no such path")
+				p.Refused(p.Get(p.Name("a")), http.StatusNotFound, metav1.StatusReasonNotFound)
+			}),
+		basic("discovery/verbs", concepts+"#api-verbs", "",
+			"A verb that discovery lists is served. Another one is answered with 405, or with 404 if the path serves none.", func(p *Probe) {
+				for name, entry := range p.Subresources {
+					p.tryVerbs(entry, name, "get", "update", "patch")
+				}
+				p.tryVerbs(p.Discovered, "", "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+			}),
+	}
 }
 
 // entries returns texts with the fields that clients read of the resource's and its subresources'
@@ -167,11 +156,3 @@ func (p *Probe) tryVerbs(entry metav1.APIResource, subresource string, verbs ...
 
 // speaksOf reports whether an answer is about an object of that name, not about a path.
 func speaksOf(answer Answer, name string) bool { return strings.Contains(string(answer.Body), name) }
-
-// builtin excludes the core group, which has its own root.
-func builtin(resource *Resource) string {
-	if resource.Group == "" {
-		return "the core group is not below /apis"
-	}
-	return ""
-}

@@ -41,37 +41,32 @@ const (
 )
 
 func formsChecks() []Check {
-	return common(Check{Source: concepts + "#alternate-representations-of-resources", Needs: []string{"create", "get", "list"}}, Check{
-		ID:   "forms/accept",
-		Rule: "The answer has the first form in Accept that the server has, and is JSON if the client has no preference.",
-		Run: func(p *Probe) {
-			for accept, want := range map[string]string{
-				"": asJSON, "*/*": asJSON, asJSON + ";charset=utf-8": asJSON, asYAML: asYAML, asYAML + ", " + asJSON: asYAML,
-				"text/html, " + asJSON + ";q=0.9": asJSON, strings.Replace(asTable, "v=v1", "v=v9", 1) + ", " + asJSON: asJSON,
-			} {
-				answer := p.List(Header("Accept", accept))
-				p.Require(answer, answer.Code == http.StatusOK && answer.Header.Get("Content-Type") == want, "%s is expected", want)
-			}
-		},
-	}, Check{
-		ID: "forms/yaml", Source: concepts + "#yaml-resource-encoding",
-		Rule: "YAML is read and written, and has the same objects as JSON.",
-		Run: func(p *Probe) {
-			body, err := yaml.Marshal(p.New("a").Object)
-			p.Require(Answer{}, err == nil, "the example is no YAML: %v", err)
-			p.ledger.note(p.ID, Request{Method: http.MethodPut, Path: p.Collection(p.Name("a"))})
-			answer := p.Do(http.MethodPost, p.Collection(), body, Header("Content-Type", asYAML), Header("Accept", asYAML))
-			created := &unstructured.Unstructured{}
-			err = yaml.Unmarshal(answer.Body, created)
-			p.Require(answer, answer.Code == http.StatusCreated && err == nil && !bytes.HasPrefix(answer.Body, []byte("{")), "201 and YAML are expected: %v", err)
-			p.Same(answer, "the object, as it is in JSON", p.Object(p.Get(p.Name("a")), http.StatusOK), created)
-		},
-	}, binary("forms/protobuf", concepts+"#kubernetes-protobuf", asProtobuf, "k8s\x00", "as it is for custom resources"),
+	return []Check{
+		basic("forms/accept", concepts+"#alternate-representations-of-resources", "create get list",
+			"The answer has the first form in Accept that the server has, and is JSON if the client has no preference.", func(p *Probe) {
+				for accept, want := range map[string]string{
+					"": asJSON, "*/*": asJSON, asJSON + ";charset=utf-8": asJSON, asYAML: asYAML, asYAML + ", " + asJSON: asYAML,
+					"text/html, " + asJSON + ";q=0.9": asJSON, strings.Replace(asTable, "v=v1", "v=v9", 1) + ", " + asJSON: asJSON,
+				} {
+					answer := p.List(Header("Accept", accept))
+					p.Require(answer, answer.Code == http.StatusOK && answer.Header.Get("Content-Type") == want, "%s is expected", want)
+				}
+			}),
+		basic("forms/yaml", concepts+"#yaml-resource-encoding", "create get list",
+			"YAML is read and written, and has the same objects as JSON.", func(p *Probe) {
+				body, err := yaml.Marshal(p.New("a").Object)
+				p.Require(Answer{}, err == nil, "the example is no YAML: %v", err)
+				p.ledger.note(p.ID, Request{Method: http.MethodPut, Path: p.Collection(p.Name("a"))})
+				answer := p.Do(http.MethodPost, p.Collection(), body, Header("Content-Type", asYAML), Header("Accept", asYAML))
+				created := &unstructured.Unstructured{}
+				err = yaml.Unmarshal(answer.Body, created)
+				p.Require(answer, answer.Code == http.StatusCreated && err == nil && !bytes.HasPrefix(answer.Body, []byte("{")), "201 and YAML are expected: %v", err)
+				p.Same(answer, "the object, as it is in JSON", p.Object(p.Get(p.Name("a")), http.StatusOK), created)
+			}),
+		binary("forms/protobuf", concepts+"#kubernetes-protobuf", asProtobuf, "k8s\x00", "as it is for custom resources"),
 		binary("forms/cbor", concepts+"#cbor-resource-encoding", asCBOR, "\xd9\xd9\xf7", "as it is without the feature CBORServingAndStorage"),
-		Check{
-			ID: "forms/table", Source: concepts + "#receiving-resources-as-tables",
-			Rule: "A Table has a column for the name, a cell for each column, and in each row what includeObject asks for.",
-			Run: func(p *Probe) {
+		basic("forms/table", concepts+"#receiving-resources-as-tables", "create get list",
+			"A Table has a column for the name, a cell for each column, and in each row what includeObject asks for.", func(p *Probe) {
 				created := p.Create("a")
 				for include, kind := range map[string]string{"": "PartialObjectMetadata", "Metadata": "PartialObjectMetadata", "Object": p.Kind, "None": ""} {
 					options := []Option{Header("Accept", asTable), Query("includeObject", include)}
@@ -89,11 +84,9 @@ func formsChecks() []Check {
 						p.Equal(answer, fmt.Sprintf("the kind of the row's object with includeObject=%q", include), kind, object.GetKind())
 					}
 				}
-			},
-		}, Check{
-			ID: "forms/table-watch", Source: concepts + "#receiving-resources-as-tables", Needs: []string{"create", "list", "watch"},
-			Rule: "A watch as Table has the columns in its first event only, and one row in each, bookmarks included.",
-			Run: func(p *Probe) {
+			}),
+		basic("forms/table-watch", concepts+"#receiving-resources-as-tables", "create list watch",
+			"A watch as Table has the columns in its first event only, and one row in each, bookmarks included.", func(p *Probe) {
 				p.Create("a")
 				w := p.Watch(initialEvents, Header("Accept", asTable))
 				for i, kind := range []string{"ADDED", "BOOKMARK", "ADDED"} {
@@ -105,11 +98,9 @@ func formsChecks() []Check {
 						p.Create("b")
 					}
 				}
-			},
-		}, Check{
-			ID: "forms/metadata", Source: concepts + "#metadata-only-representation", Needs: []string{"create", "get", "list", "watch"},
-			Rule: "PartialObjectMetadata has the metadata of an object and nothing else, and so have lists and watches of it.",
-			Run: func(p *Probe) {
+			}),
+		basic("forms/metadata", concepts+"#metadata-only-representation", "create get list watch",
+			"PartialObjectMetadata has the metadata of an object and nothing else, and so have lists and watches of it.", func(p *Probe) {
 				created := p.Create("a")
 				want := onlyMetadata(created)
 				answer := p.Get(created.GetName(), Header("Accept", asMetadata))
@@ -122,11 +113,9 @@ func formsChecks() []Check {
 				list := p.Items(answer)
 				p.Require(answer, list.GetKind() == "PartialObjectMetadataList" && len(list.Items) == 1 && list.Items[0].Object["spec"] == nil, "a PartialObjectMetadataList of one object is expected")
 				p.Same(answer, "the metadata in the list", want, onlyMetadata(&list.Items[0]))
-			},
-		}, Check{
-			ID: "forms/gzip", Source: "https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/",
-			Rule: "A large answer is compressed if the client accepts gzip, and has the same content.",
-			Run: func(p *Probe) {
+			}),
+		basic("forms/gzip", "https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/", "create get list",
+			"A large answer is compressed if the client accepts gzip, and has the same content.", func(p *Probe) {
 				object := p.New("a")
 				// Answers of less than 128 KiB are not compressed.
 				object.SetAnnotations(map[string]string{"example.com/long": strings.Repeat("conformance ", 20_000)})
@@ -139,16 +128,14 @@ func formsChecks() []Check {
 				unpacked.Body, err = io.ReadAll(reader)
 				p.Require(answer, err == nil, "gzip is expected: %v", err)
 				p.Same(answer, "the object, as it is without compression", p.Object(plain, http.StatusOK), p.Object(unpacked, http.StatusOK))
-			},
-		})
+			}),
+	}
 }
 
 // binary returns the check of an optional form that begins with magic bytes.
 func binary(id, source, media, magic, unless string) Check {
-	return Check{
-		ID: id, Source: source, Needs: []string{"create", "get", "update"},
-		Rule: "Where " + media + " is offered, it begins with its magic number, and an object that was read in it can be written in it unchanged.",
-		Run: func(p *Probe) {
+	return basic(id, source, "create get update",
+		"Where "+media+" is offered, it begins with its magic number, and an object that was read in it can be written in it unchanged.", func(p *Probe) {
 			created := p.Create("a")
 			answer := p.Eventually(func() Answer {
 				read := p.Get(created.GetName(), Header("Accept", media))
@@ -157,6 +144,5 @@ func binary(id, source, media, magic, unless string) Check {
 				return p.Do(http.MethodPut, p.Collection(created.GetName()), read.Body, Header("Content-Type", media))
 			}, conflict)
 			p.Same(answer, "the object that was written as it was read", created, p.Object(answer, http.StatusOK))
-		},
-	}
+		})
 }

@@ -43,108 +43,87 @@ const (
 )
 
 func openAPIChecks() []Check {
-	return []Check{{
-		ID: "openapi/v3-index", Source: openAPIDocument + "#openapi-v3",
-		Rule: "The index of OpenAPI v3 has the group version. Its address is that of a document for good, and an old one leads to the current one.",
-		Run: func(p *Probe) {
-			current := p.openAPIAddress()
-			answer := p.Decode(p.Do(http.MethodGet, current, nil), http.StatusOK, nil)
-			p.Require(answer, strings.Contains(strings.Join(answer.Header.Values("Cache-Control"), ","), "immutable"), "Cache-Control: public, immutable is expected, as the address has the document's hash")
-			path, _, _ := strings.Cut(current, "?")
-			old := p.Do(http.MethodGet, path+"?hash=OLD", nil)
-			redirected := old.Code == http.StatusMovedPermanently && old.Header.Get("Location") == current
-			p.Require(old, redirected || old.Code == http.StatusOK && bytes.Equal(old.Body, answer.Body), "the current document is expected, or a redirect to %s", current)
-		},
-	}, {
-		ID: "openapi/v3-references", Source: "https://spec.openapis.org/oas/v3.0.0#reference-object",
-		Rule: "Each reference of the OpenAPI v3 document leads to a part of the document.",
-		Run: func(p *Probe) {
-			p.references(p.Do(http.MethodGet, p.openAPIAddress(), nil))
-		},
-	}, {
-		ID: "openapi/v3-paths", Source: openAPIDocument + "#openapi-v3",
-		Rule: "The OpenAPI v3 document has an operation for each verb that discovery lists, with the kind that it is about.", Unless: kindless,
-		Run: func(p *Probe) {
-			answer, document := p.openAPI()
-			collection := root(p.GroupVersion())
-			if p.Namespaced {
-				collection += "/namespaces/{namespace}"
-			}
-			collection += "/" + p.GroupVersionResource.Resource
-			object, list := document.Paths.Paths[collection+"/{name}"], document.Paths.Paths[collection]
-			if object == nil {
-				object = &spec3.Path{}
-			}
-			p.Require(answer, list != nil, "the path %s is expected", collection)
-			for verb, operation := range map[string]*spec3.Operation{
-				"get": object.Get, "update": object.Put, "patch": object.Patch, "delete": object.Delete,
-				"list": list.Get, "create": list.Post, "deletecollection": list.Delete,
-			} {
-				if !slices.Contains(p.Discovered.Verbs, verb) {
-					continue
+	return []Check{
+		basic("openapi/v3-index", openAPIDocument+"#openapi-v3", "",
+			"The index of OpenAPI v3 has the group version. Its address is that of a document for good, and an old one leads to the current one.", func(p *Probe) {
+				current := p.openAPIAddress()
+				answer := p.Decode(p.Do(http.MethodGet, current, nil), http.StatusOK, nil)
+				p.Require(answer, strings.Contains(strings.Join(answer.Header.Values("Cache-Control"), ","), "immutable"), "Cache-Control: public, immutable is expected, as the address has the document's hash")
+				path, _, _ := strings.Cut(current, "?")
+				old := p.Do(http.MethodGet, path+"?hash=OLD", nil)
+				redirected := old.Code == http.StatusMovedPermanently && old.Header.Get("Location") == current
+				p.Require(old, redirected || old.Code == http.StatusOK && bytes.Equal(old.Body, answer.Body), "the current document is expected, or a redirect to %s", current)
+			}),
+		basic("openapi/v3-references", "https://spec.openapis.org/oas/v3.0.0#reference-object", "",
+			"Each reference of the OpenAPI v3 document leads to a part of the document.", func(p *Probe) {
+				p.references(p.Do(http.MethodGet, p.openAPIAddress(), nil))
+			}),
+		basic("openapi/v3-paths", openAPIDocument+"#openapi-v3", "kind",
+			"The OpenAPI v3 document has an operation for each verb that discovery lists, with the kind that it is about.", func(p *Probe) {
+				answer, document := p.openAPI()
+				collection := root(p.GroupVersion())
+				if p.Namespaced {
+					collection += "/namespaces/{namespace}"
 				}
-				p.Require(answer, operation != nil, "an operation for %q is expected below %s", verb, collection)
-				p.Equal(answer, "the kind of the operation for "+verb, kindOf(p.GroupVersionKind()), operation.Extensions[kindExtension])
-			}
-		},
-	}, {
-		ID: "openapi/v3-object", Source: "https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy", Needs: []string{"create", "get"},
-		Rule: "An object that the API returns fits the model of its kind. With it, clients merge as the server does.",
-		Run: func(p *Probe) {
-			_, document := p.openAPI()
-			answer := p.Post(p.New("a"))
-			_, err := typedBy(document, p.Object(answer, http.StatusCreated))
-			p.Require(answer, err == nil, "an object that fits OpenAPI v3 is expected: %v", err)
-		},
-	}, {
-		ID: "openapi/v2-references", Source: "https://spec.openapis.org/oas/v2.0.html#reference-object",
-		Rule: "Each reference of the OpenAPI v2 document, which is one for the cluster, leads to a part of the document.",
-		Run:  func(p *Probe) { p.references(p.Do(http.MethodGet, "/openapi/v2", nil)) },
-	}, {
-		ID: "openapi/v2-models", Source: openAPIDocument + "#openapi-v2",
-		Rule: "The models of the OpenAPI v2 document can be read, and one of them is the kind's: no two models have one kind.", Unless: kindless,
-		Run: func(p *Probe) {
-			answer := p.Do(http.MethodGet, "/openapi/v2", nil, Header("Accept", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"))
-			document := &openapiv2.Document{}
-			err := proto.Unmarshal(answer.Body, document)
-			p.Require(answer, answer.Code == http.StatusOK && err == nil, "an OpenAPI document as protobuf is expected: %v", err)
-			models, err := utilproto.NewOpenAPIData(document)
-			p.Require(answer, err == nil, "models that can be read are expected: %v", err)
-			parser, err := managedfields.NewGVKParser(models, false)
-			p.Require(answer, err == nil, "models that kinds can be found by are expected: %v", err)
-			p.Require(answer, parser.Type(p.GroupVersionKind()) != nil, "a model of %v is expected", p.GroupVersionKind())
-		},
-	}, {
-		ID: "openapi/agreement", Source: openAPIDocument + "#openapi-interface-definition",
-		Rule: "A kind has one model in OpenAPI v2 and one in v3, with the same fields: \"kubectl explain\" shows one of them.", Unless: kindless,
-		Run: func(p *Probe) {
-			answer, document := p.openAPI()
-			var old spec.Swagger
-			p.Decode(p.Do(http.MethodGet, "/openapi/v2", nil), http.StatusOK, &old)
-			definitions := map[string]*spec.Schema{}
-			for name, definition := range old.Definitions {
-				definitions[name] = &definition
-			}
-			models, before := modelsOf(document.Components.Schemas, p.GroupVersionKind()), modelsOf(definitions, p.GroupVersionKind())
-			p.Require(answer, len(models) == 1 && len(before) == 1, "one model of the kind is expected in each version of OpenAPI: %d in v2, %d in v3", len(before), len(models))
-			want, got := fields(definitions, before[0]), fields(document.Components.Schemas, models[0])
-			p.Equal(answer, "the fields of the kind, as in OpenAPI v2", slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)))
-			for name, below := range want {
-				// OpenAPI v2 leaves out fields that it can't express.
-				if len(below) > 0 {
-					p.Equal(answer, "the fields of "+name+", as in OpenAPI v2", below, got[name])
+				collection += "/" + p.GroupVersionResource.Resource
+				object, list := document.Paths.Paths[collection+"/{name}"], document.Paths.Paths[collection]
+				if object == nil {
+					object = &spec3.Path{}
 				}
-			}
-		},
-	}}
-}
-
-// kindless excludes resources that have only subresources in discovery.
-func kindless(resource *Resource) string {
-	if resource.Kind == "" {
-		return "discovery has subresources of it only"
+				p.Require(answer, list != nil, "the path %s is expected", collection)
+				for verb, operation := range map[string]*spec3.Operation{
+					"get": object.Get, "update": object.Put, "patch": object.Patch, "delete": object.Delete,
+					"list": list.Get, "create": list.Post, "deletecollection": list.Delete,
+				} {
+					if !slices.Contains(p.Discovered.Verbs, verb) {
+						continue
+					}
+					p.Require(answer, operation != nil, "an operation for %q is expected below %s", verb, collection)
+					p.Equal(answer, "the kind of the operation for "+verb, kindOf(p.GroupVersionKind()), operation.Extensions[kindExtension])
+				}
+			}),
+		basic("openapi/v3-object", "https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy", "create get",
+			"An object that the API returns fits the model of its kind. With it, clients merge as the server does.", func(p *Probe) {
+				_, document := p.openAPI()
+				answer := p.Post(p.New("a"))
+				_, err := typedBy(document, p.Object(answer, http.StatusCreated))
+				p.Require(answer, err == nil, "an object that fits OpenAPI v3 is expected: %v", err)
+			}),
+		basic("openapi/v2-references", "https://spec.openapis.org/oas/v2.0.html#reference-object", "",
+			"Each reference of the OpenAPI v2 document, which is one for the cluster, leads to a part of the document.", func(p *Probe) { p.references(p.Do(http.MethodGet, "/openapi/v2", nil)) }),
+		basic("openapi/v2-models", openAPIDocument+"#openapi-v2", "kind",
+			"The models of the OpenAPI v2 document can be read, and one of them is the kind's: no two models have one kind.", func(p *Probe) {
+				answer := p.Do(http.MethodGet, "/openapi/v2", nil, Header("Accept", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"))
+				document := &openapiv2.Document{}
+				err := proto.Unmarshal(answer.Body, document)
+				p.Require(answer, answer.Code == http.StatusOK && err == nil, "an OpenAPI document as protobuf is expected: %v", err)
+				models, err := utilproto.NewOpenAPIData(document)
+				p.Require(answer, err == nil, "models that can be read are expected: %v", err)
+				parser, err := managedfields.NewGVKParser(models, false)
+				p.Require(answer, err == nil, "models that kinds can be found by are expected: %v", err)
+				p.Require(answer, parser.Type(p.GroupVersionKind()) != nil, "a model of %v is expected", p.GroupVersionKind())
+			}),
+		basic("openapi/agreement", openAPIDocument+"#openapi-interface-definition", "kind",
+			"A kind has one model in OpenAPI v2 and one in v3, with the same fields: \"kubectl explain\" shows one of them.", func(p *Probe) {
+				answer, document := p.openAPI()
+				var old spec.Swagger
+				p.Decode(p.Do(http.MethodGet, "/openapi/v2", nil), http.StatusOK, &old)
+				definitions := map[string]*spec.Schema{}
+				for name, definition := range old.Definitions {
+					definitions[name] = &definition
+				}
+				models, before := modelsOf(document.Components.Schemas, p.GroupVersionKind()), modelsOf(definitions, p.GroupVersionKind())
+				p.Require(answer, len(models) == 1 && len(before) == 1, "one model of the kind is expected in each version of OpenAPI: %d in v2, %d in v3", len(before), len(models))
+				want, got := fields(definitions, before[0]), fields(document.Components.Schemas, models[0])
+				p.Equal(answer, "the fields of the kind, as in OpenAPI v2", slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)))
+				for name, below := range want {
+					// OpenAPI v2 leaves out fields that it can't express.
+					if len(below) > 0 {
+						p.Equal(answer, "the fields of "+name+", as in OpenAPI v2", below, got[name])
+					}
+				}
+			}),
 	}
-	return ""
 }
 
 // openAPIAddress returns the address of the OpenAPI v3 document of the group version, with its hash.

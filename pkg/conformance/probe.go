@@ -65,14 +65,9 @@ type Probe struct {
 	result *Result
 	// ledger has what the check may have created.
 	ledger *ledger
-	// cleanups undo other changes of the check, the last first. Objects that it has created are deleted anyway.
-	cleanups []func(context.Context)
 	// accounts is the namespace of service accounts, once there are any.
 	accounts string
 }
-
-// Cleanup makes the run call a function after the check.
-func (p *Probe) Cleanup(do func(context.Context)) { p.cleanups = append(p.cleanups, do) }
 
 // Fail ends the check with a finding about an answer. The text says what is expected, and how the
 // answer differs.

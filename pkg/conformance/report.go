@@ -53,7 +53,6 @@ type Report struct {
 	Host    string        `json:"host"`
 	Server  version.Info  `json:"server"`
 	Level   Level         `json:"level"`
-	Seed    uint64        `json:"seed"`
 	Began   time.Time     `json:"began"`
 	Took    time.Duration `json:"took"`
 	Results []Result      `json:"results"`
@@ -253,9 +252,9 @@ func (r *Report) Incomplete() []string {
 
 // Total sums the report up in a line.
 func (r *Report) Total() string {
-	return fmt.Sprintf("%d of %d checks failed (causes: %d), %d passed, %d are not offered, %d could not be made (level %s, seed %d, %s at %s, %s, %v)",
+	return fmt.Sprintf("%d of %d checks failed (causes: %d), %d passed, %d are not offered, %d could not be made (level %s, %s at %s, %s, %v)",
 		len(r.Having(Failed)), len(r.Results), len(r.Causes()), len(r.Having(Passed)), len(r.Having(NotOffered)), len(r.Having(NotChecked)),
-		r.Level, r.Seed, r.Server.GitVersion, r.Host, r.Began.UTC().Format(time.RFC3339), r.Took.Round(time.Second))
+		r.Level, r.Server.GitVersion, r.Host, r.Began.UTC().Format(time.RFC3339), r.Took.Round(time.Second))
 }
 
 func (r *Report) writeText(out io.Writer) error {

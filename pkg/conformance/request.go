@@ -21,6 +21,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -29,6 +30,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing/iotest"
 	"time"
 	"unicode/utf8"
 )
@@ -45,6 +47,8 @@ type Request struct {
 	Body any
 	// to is the destination of the request, kube-apiserver if it is nil.
 	to *endpoint
+	// cut has the body break off before its end.
+	cut bool
 }
 
 // An Option changes a Request.
@@ -99,8 +103,6 @@ func (r Request) body() ([]byte, error) {
 		return body, nil
 	case string:
 		return []byte(body), nil
-	case stopping:
-		return []byte(body.text), nil
 	default:
 		return json.Marshal(body)
 	}
@@ -192,8 +194,8 @@ func (r *run) open(ctx context.Context, request Request) (*http.Response, error)
 	to := cmp.Or(request.to, r.main)
 	for {
 		reader, length := io.Reader(bytes.NewReader(body)), int64(len(body))
-		if stops, ok := request.Body.(stopping); ok {
-			reader, length = stops.reader(), length+1
+		if request.cut {
+			reader, length = io.MultiReader(reader, iotest.ErrReader(errors.New("the client has gone away"))), length+1
 		}
 		sent, err := http.NewRequestWithContext(ctx, request.Method, strings.TrimSuffix(to.server.String(), "/")+request.target(), reader)
 		if err != nil {

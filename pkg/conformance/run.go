@@ -24,7 +24,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -64,18 +63,12 @@ type Options struct {
 	ReadOnly bool
 	// Only, if not empty, narrows the run to checks with these IDs.
 	Only []string
-	// Direct leads past kube-apiserver to the server of an APIService, and has no credentials.
-	// Without it the endpoints of the APIService's Service are tried.
-	Direct *rest.Config
 	// WebhookAddress is a host of this machine and a port, which may be 0. The API's servers reach webhooks of
 	// the run there. Without it no webhook is examined.
 	WebhookAddress string
 	// AuditLog is the file that the server of the API writes its audit events to. Without it audit is not examined.
 	AuditLog string
-	// Seed makes hostile requests repeatable.
-	Seed uint64
-	// Progress is called with a line about each result at once, and from time to time with the checks that run, by one
-	// goroutine at a time. It may be nil.
+	// Progress is called with a line about each result, by one goroutine at a time. It may be nil.
 	Progress func(line string)
 }
 
@@ -113,7 +106,7 @@ func Run(ctx context.Context, config *rest.Config, options Options) (*Report, er
 	if err != nil {
 		return nil, err
 	}
-	report := &Report{Host: config.Host, Level: options.Level, Seed: options.Seed, Began: time.Now()}
+	report := &Report{Host: config.Host, Level: options.Level, Began: time.Now()}
 	if err := r.read(ctx, "/version", &report.Server); err != nil {
 		return nil, err
 	}
@@ -152,7 +145,7 @@ func (o Options) validate() error {
 		if i < 0 {
 			return fmt.Errorf("there is no check %q: see the IDs in a report of all checks", id)
 		}
-		if level := cmp.Or(Checks()[i].Level, Basic); !o.Level.Includes(level) {
+		if level := Checks()[i].Level; !o.Level.Includes(level) {
 			return fmt.Errorf("the check %s is of the level %s, and the run of the level %s", id, level, o.Level)
 		}
 	}
@@ -270,7 +263,7 @@ func (r *run) examine(ctx context.Context, resource *Resource, namespace string)
 	}
 	example, unable := r.example(ctx, resource, namespace)
 	checks := slices.DeleteFunc(Checks(), func(check Check) bool {
-		return !r.Level.Includes(cmp.Or(check.Level, Basic)) || len(r.Only) > 0 && !slices.Contains(r.Only, check.ID)
+		return !r.Level.Includes(check.Level) || len(r.Only) > 0 && !slices.Contains(r.Only, check.ID)
 	})
 	results := make([]Result, len(checks))
 	progress := r.progress(len(checks))
@@ -281,7 +274,6 @@ func (r *run) examine(ctx context.Context, resource *Resource, namespace string)
 			probe := r.probe(ctx, resource, namespace)
 			probe.Example, probe.check = example, check
 			probe.result = &Result{Check: check.ID, Rule: check.Rule, Source: check.Source, Resource: resource.String(), Outcome: Passed}
-			progress.begin(check.ID)
 			switch reason := check.notOffered(r.Options, resource); {
 			case reason != "":
 				probe.result.Outcome, probe.result.Reason = NotOffered, reason
@@ -293,12 +285,11 @@ func (r *run) examine(ctx context.Context, resource *Resource, namespace string)
 				probe.look(ctx)
 			}
 			results[i] = *probe.result
-			progress.end(*probe.result)
+			progress(*probe.result)
 			return nil
 		})
 	}
 	_ = running.Wait()
-	progress.stop()
 	// Objects in namespaces of the run go with these.
 	if !r.ReadOnly && !resource.Namespaced && resource.lacks("", "create") == "" && resource.lacks("", "list") == "" {
 		_, left := r.sweep(ctx, resource)
@@ -307,54 +298,17 @@ func (r *run) examine(ctx context.Context, resource *Resource, namespace string)
 	return results
 }
 
-// progress tells Options.Progress about the checks of a resource.
-type progress struct {
-	mu          sync.Mutex
-	tell        func(string)
-	done, total int
-	running     []string
-	silence     *time.Timer
-}
-
-// silent is how long progress is silent while checks run.
-const silent = 10 * time.Second
-
-func (r *run) progress(total int) *progress {
-	p := &progress{tell: r.Progress, total: total}
-	if p.tell == nil {
-		p.tell = func(string) {}
+// progress returns a function that tells Options.Progress about each result of a resource.
+func (r *run) progress(total int) func(Result) {
+	var mu sync.Mutex
+	done := 0
+	return func(result Result) {
+		mu.Lock()
+		defer mu.Unlock()
+		if done++; r.Progress != nil {
+			r.Progress(fmt.Sprintf("[%d/%d] %s", done, total, result.Line()))
+		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.silence = time.AfterFunc(silent, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.tell(fmt.Sprintf("[%d/%d] running: %s", p.done, p.total, strings.Join(p.running, ", ")))
-		p.silence.Reset(silent)
-	})
-	return p
-}
-
-func (p *progress) begin(check string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.running = append(p.running, check)
-}
-
-func (p *progress) end(result Result) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.done++
-	p.running = slices.DeleteFunc(p.running, func(check string) bool { return check == result.Check })
-	p.tell(fmt.Sprintf("[%d/%d] %s", p.done, p.total, result.Line()))
-	p.silence.Reset(silent)
-}
-
-func (p *progress) stop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.silence.Stop()
-	p.tell = func(string) {}
 }
 
 // probe returns a probe for a resource.

@@ -20,8 +20,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
-	"math"
 	"net/http"
 	"os"
 	"slices"
@@ -82,155 +80,120 @@ func (p *Probe) granted(a action) bool {
 }
 
 func securityChecks() []Check {
-	return []Check{{
-		ID: "security/denied-anonymous", Source: authentication + "#anonymous-requests",
-		Rule: "A client without credentials may do nothing that no role of anonymous users allows: 401, or 403.",
-		Run:  func(p *Probe) { p.denied([]Option{through(p.run.anonymous)}) },
-	}, {
-		ID: "security/denied-user", Source: authorization + "#determine-the-request-verb",
-		Rule: "Each verb of the resource and of each subresource needs a permission: 403, Forbidden, and nothing changes.",
-		Run:  func(p *Probe) { p.denied([]Option{throughMain}, p.user("nobody").as...) },
-	}, {
-		ID: "security/denied-account", Source: rbac + "#service-account-permissions", Needs: []string{"create"},
-		Rule: "A service account has no permission but those that it is given.",
-		Run:  func(p *Probe) { p.denied(p.doors(), p.account("nobody-account").as...) },
-	}, {
-		ID: "security/denied-first", Source: authorization,
-		Rule: "The permission is asked for before anything else: a user without it does not learn whether an object exists or a body is valid.",
-		Run: func(p *Probe) {
-			nobody := p.user("stranger").as
-			if p.granted(action{"create", ""}) {
-				p.NotOffered("every user may create it")
-			}
-			for _, body := range []string{"{", "null", `{"kind":"Unknown"}`} {
-				for _, kind := range []string{"application/json", "text/plain"} {
-					for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-						path := p.Collection(p.Name("missing"))
-						if method == http.MethodPost {
-							path = p.Collection()
-						}
-						p.refused(p.Do(method, path, body, append(nobody, Header("Content-Type", kind))...))
-					}
+	return []Check{
+		basic("security/denied-anonymous", authentication+"#anonymous-requests", "",
+			"A client without credentials may do nothing that no role of anonymous users allows: 401, or 403.", func(p *Probe) { p.denied([]Option{through(p.run.anonymous)}) }),
+		basic("security/denied-user", authorization+"#determine-the-request-verb", "",
+			"Each verb of the resource and of each subresource needs a permission: 403, Forbidden, and nothing changes.", func(p *Probe) { p.denied([]Option{throughMain}, p.user("nobody").as...) }),
+		basic("security/denied-account", rbac+"#service-account-permissions", "create",
+			"A service account has no permission but those that it is given.", func(p *Probe) { p.denied(p.doors(), p.account("nobody-account").as...) }),
+		basic("security/denied-first", authorization, "",
+			"The permission is asked for before anything else: a user without it does not learn whether an object exists or a body is valid.", func(p *Probe) {
+				nobody := p.user("stranger").as
+				if p.granted(action{"create", ""}) {
+					p.NotOffered("every user may create it")
 				}
-			}
-			p.refused(p.Get(p.Name("missing"), nobody...))
-			p.refused(p.Get(p.Name("missing"), append(nobody, Query("resourceVersion", "x"))...))
-		},
-	}, {
-		ID: "security/one-verb", Source: rbac + "#referring-to-resources", Level: Full, Needs: []string{"create"},
-		Rule: "A permission for one verb of the resource or of a subresource gives no other.",
-		Run: func(p *Probe) {
-			object := p.subject("verb")
-			doors, actions := p.doors(), p.actions()
-			for i, granted := range actions {
-				cook := p.account(fmt.Sprintf("verb-%d", i))
-				p.may(cook, fmt.Sprintf("verb-%d", i), granted.verb, granted.resource(p))
-				p.permitted(granted, object, cook)
-				for _, door := range doors {
-					for _, a := range actions {
-						answer := p.act(a, object, append(cook.as, door)...)
-						if a != granted {
-							p.refused(answer)
-						} else if answer.Code == http.StatusUnauthorized || answer.Code == http.StatusForbidden {
-							p.Fail(answer, "a permission to %s %s is expected to suffice", a.verb, a.resource(p))
+				for _, body := range []string{"{", "null", `{"kind":"Unknown"}`} {
+					for _, kind := range []string{"application/json", "text/plain"} {
+						for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+							path := p.Collection(p.Name("missing"))
+							if method == http.MethodPost {
+								path = p.Collection()
+							}
+							p.refused(p.Do(method, path, body, append(nobody, Header("Content-Type", kind))...))
 						}
 					}
 				}
-			}
-		},
-	}, {
-		ID: "security/one-name", Source: rbac + "#referring-to-resources", Needs: []string{"create", "get", "list"},
-		Rule: "A permission for the name of an object gives none for others, and none to list but those of that name.",
-		Run: func(p *Probe) {
-			object, other := p.Create("a"), p.Create("b")
-			cook := p.account("named")
-			p.may(cook, "named-get", "get", p.GroupVersionResource.Resource, object.GetName())
-			p.may(cook, "named-list", "list", p.GroupVersionResource.Resource, object.GetName())
-			p.permitted(action{"get", ""}, object, cook)
-			byName := func(object *unstructured.Unstructured) []Option {
-				return append(slices.Clone(cook.as), Query("fieldSelector", "metadata.name="+object.GetName()))
-			}
-			p.Eventually(func() Answer { return p.Do(http.MethodGet, p.Collection(), nil, byName(object)...) }, notYetPermitted)
-			for _, door := range p.doors() {
-				p.Object(p.Get(object.GetName(), append(cook.as, door)...), http.StatusOK)
-				p.refused(p.Get(other.GetName(), append(cook.as, door)...))
-				p.refused(p.List(append(cook.as, door)...))
-				p.Items(p.Do(http.MethodGet, p.Collection(), nil, append(byName(object), door)...))
-				p.refused(p.Do(http.MethodGet, p.Collection(), nil, append(byName(other), door)...))
-			}
-		},
-	}, {
-		ID: "security/one-namespace", Source: rbac + "#role-and-clusterrole", Needs: []string{"create", "get", "list"}, Unless: unnamespaced,
-		Rule: "A permission in one namespace gives none in another, and none for all.",
-		Run: func(p *Probe) {
-			cook, other := p.account("local"), p.OtherNamespace("other")
-			p.may(cook, "local", "*", p.GroupVersionResource.Resource)
-			object := p.Create("a")
-			p.permitted(action{"get", ""}, object, cook)
-			for _, door := range p.doors() {
-				p.Items(p.List(append(cook.as, door)...))
-				for _, path := range []string{p.CollectionIn(other, p.Version), p.CollectionIn(other, p.Version, object.GetName()), p.CollectionIn("", p.Version)} {
-					p.refused(p.Do(http.MethodGet, path, nil, append(cook.as, door)...))
+				p.refused(p.Get(p.Name("missing"), nobody...))
+				p.refused(p.Get(p.Name("missing"), append(nobody, Query("resourceVersion", "x"))...))
+			}),
+		full("security/one-verb", rbac+"#referring-to-resources", "create",
+			"A permission for one verb of the resource or of a subresource gives no other.", func(p *Probe) {
+				object := p.subject("verb")
+				doors, actions := p.doors(), p.actions()
+				for i, granted := range actions {
+					cook := p.account(fmt.Sprintf("verb-%d", i))
+					p.may(cook, fmt.Sprintf("verb-%d", i), granted.verb, granted.resource(p))
+					p.permitted(granted, object, cook)
+					for _, door := range doors {
+						for _, a := range actions {
+							answer := p.act(a, object, append(cook.as, door)...)
+							if a != granted {
+								p.refused(answer)
+							} else if answer.Code == http.StatusUnauthorized || answer.Code == http.StatusForbidden {
+								p.Fail(answer, "a permission to %s %s is expected to suffice", a.verb, a.resource(p))
+							}
+						}
+					}
 				}
-				p.refused(p.Do(http.MethodPost, p.CollectionIn(other, p.Version), p.New("b").Object, append(cook.as, door)...))
-			}
-		},
-	}, {
-		ID: "security/apply-creates", Source: "https://kubernetes.io/docs/reference/using-api/server-side-apply/#api-implementation", Needs: []string{"create", "get", "patch"},
-		Rule: "An apply that creates an object needs the permission to create, too.",
-		Run: func(p *Probe) {
-			cook := p.account("patcher")
-			p.may(cook, "patcher", "patch", p.GroupVersionResource.Resource)
-			p.permitted(action{"patch", ""}, p.Create("a"), cook)
-			for _, door := range p.doors() {
-				p.refused(p.Apply("conformance", p.New("b"), append(cook.as, door)...))
-			}
-			p.Refused(p.Get(p.Name("b")), http.StatusNotFound, metav1.StatusReasonNotFound)
-		},
-	}, {
-		ID: "security/impersonation", Source: "https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/", Needs: []string{"create"},
-		Rule: "A user acts in the name of another only with a permission for that.",
-		Run: func(p *Probe) {
-			p.denied(p.doors(), append(p.account("pretender").as, As("root", "system:masters"))...)
-		},
-	}, {
-		ID: "security/forged-headers", Source: aggregation,
-		Rule: "Headers that only a front proxy sets have no effect if a client of kube-apiserver sends them.",
-		Run:  func(p *Probe) { p.denied([]Option{throughMain}, append(p.user("forger").as, forged)...) },
-	}, {
-		ID: "security/direct-anonymous", Source: aggregation + "#kubernetes-apiserver-client-authentication",
-		Rule: "A server believes the headers of a front proxy only if its certificate proves that it is one.",
-		Run:  func(p *Probe) { p.denied([]Option{p.directly()}, forged) },
-	}, {
-		ID: "security/direct-forged", Source: aggregation + "#extension-apiserver-authenticates-the-request", Needs: []string{"create"},
-		Rule: "A client that reaches a server past kube-apiserver acts as itself, whatever headers it sends.",
-		Run: func(p *Probe) {
-			p.denied([]Option{p.directly()}, append(p.account("direct").as, forged)...)
-		},
-	}, {
-		ID: "security/direct-paths", Source: "https://kubernetes.io/docs/reference/access-authn-authz/rbac/#discovery-roles", Needs: []string{"create"},
-		Rule: "Reading what a server tells about itself needs a permission.",
-		Run: func(p *Probe) {
-			door := p.directly()
-			for _, who := range [][]Option{nil, p.account("monitor").as} {
-				for _, path := range []string{"/metrics", "/debug/pprof/", "/configz", "/logs/"} {
-					p.refused(p.Do(http.MethodGet, path, nil, append(who, door)...))
+			}),
+		basic("security/one-name", rbac+"#referring-to-resources", "create get list",
+			"A permission for the name of an object gives none for others, and none to list but those of that name.", func(p *Probe) {
+				object, other := p.Create("a"), p.Create("b")
+				cook := p.account("named")
+				p.may(cook, "named-get", "get", p.GroupVersionResource.Resource, object.GetName())
+				p.may(cook, "named-list", "list", p.GroupVersionResource.Resource, object.GetName())
+				p.permitted(action{"get", ""}, object, cook)
+				byName := func(object *unstructured.Unstructured) []Option {
+					return append(slices.Clone(cook.as), Query("fieldSelector", "metadata.name="+object.GetName()))
 				}
-			}
-		},
-	}, {
-		ID: "security/audit", Source: auditing, Needs: []string{"create"},
-		Rule: "Each request is in the audit log under the identifier that its answer has, with user, verb, object and code.",
-		Run:  audited,
-	}}
-}
-
-// unnamespaced excludes resources without namespaces.
-func unnamespaced(resource *Resource) string {
-	if !resource.Namespaced {
-		return "the resource has no namespaces"
+				p.Eventually(func() Answer { return p.Do(http.MethodGet, p.Collection(), nil, byName(object)...) }, notYetPermitted)
+				for _, door := range p.doors() {
+					p.Object(p.Get(object.GetName(), append(cook.as, door)...), http.StatusOK)
+					p.refused(p.Get(other.GetName(), append(cook.as, door)...))
+					p.refused(p.List(append(cook.as, door)...))
+					p.Items(p.Do(http.MethodGet, p.Collection(), nil, append(byName(object), door)...))
+					p.refused(p.Do(http.MethodGet, p.Collection(), nil, append(byName(other), door)...))
+				}
+			}),
+		basic("security/one-namespace", rbac+"#role-and-clusterrole", "create get list namespaces",
+			"A permission in one namespace gives none in another, and none for all.", func(p *Probe) {
+				cook, other := p.account("local"), p.OtherNamespace("other")
+				p.may(cook, "local", "*", p.GroupVersionResource.Resource)
+				object := p.Create("a")
+				p.permitted(action{"get", ""}, object, cook)
+				for _, door := range p.doors() {
+					p.Items(p.List(append(cook.as, door)...))
+					for _, path := range []string{p.CollectionIn(other, p.Version), p.CollectionIn(other, p.Version, object.GetName()), p.CollectionIn("", p.Version)} {
+						p.refused(p.Do(http.MethodGet, path, nil, append(cook.as, door)...))
+					}
+					p.refused(p.Do(http.MethodPost, p.CollectionIn(other, p.Version), p.New("b").Object, append(cook.as, door)...))
+				}
+			}),
+		basic("security/apply-creates", "https://kubernetes.io/docs/reference/using-api/server-side-apply/#api-implementation", "create get patch",
+			"An apply that creates an object needs the permission to create, too.", func(p *Probe) {
+				cook := p.account("patcher")
+				p.may(cook, "patcher", "patch", p.GroupVersionResource.Resource)
+				p.permitted(action{"patch", ""}, p.Create("a"), cook)
+				for _, door := range p.doors() {
+					p.refused(p.Apply("conformance", p.New("b"), append(cook.as, door)...))
+				}
+				p.Refused(p.Get(p.Name("b")), http.StatusNotFound, metav1.StatusReasonNotFound)
+			}),
+		basic("security/impersonation", "https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/", "create",
+			"A user acts in the name of another only with a permission for that.", func(p *Probe) {
+				p.denied(p.doors(), append(p.account("pretender").as, As("root", "system:masters"))...)
+			}),
+		basic("security/forged-headers", aggregation, "",
+			"Headers that only a front proxy sets have no effect if a client of kube-apiserver sends them.", func(p *Probe) { p.denied([]Option{throughMain}, append(p.user("forger").as, forged)...) }),
+		basic("security/direct-anonymous", aggregation+"#kubernetes-apiserver-client-authentication", "",
+			"A server believes the headers of a front proxy only if its certificate proves that it is one.", func(p *Probe) { p.denied([]Option{p.directly()}, forged) }),
+		basic("security/direct-forged", aggregation+"#extension-apiserver-authenticates-the-request", "create",
+			"A client that reaches a server past kube-apiserver acts as itself, whatever headers it sends.", func(p *Probe) {
+				p.denied([]Option{p.directly()}, append(p.account("direct").as, forged)...)
+			}),
+		basic("security/direct-paths", "https://kubernetes.io/docs/reference/access-authn-authz/rbac/#discovery-roles", "create",
+			"Reading what a server tells about itself needs a permission.", func(p *Probe) {
+				door := p.directly()
+				for _, who := range [][]Option{nil, p.account("monitor").as} {
+					for _, path := range []string{"/metrics", "/debug/pprof/", "/configz", "/logs/"} {
+						p.refused(p.Do(http.MethodGet, path, nil, append(who, door)...))
+					}
+				}
+			}),
+		basic("security/audit", auditing, "create",
+			"Each request is in the audit log under the identifier that its answer has, with user, verb, object and code.", audited),
 	}
-	return ""
 }
 
 // permitted waits until kube-apiserver knows about a permission. The server behind it must not be asked
@@ -246,10 +209,8 @@ func notYetPermitted(answer Answer) string {
 // audited looks for the events of all actions.
 func audited(p *Probe) {
 	p.OnlyIf(p.run.AuditLog != "", "the run has no audit log: an option names it")
-	log, err := os.Open(p.run.AuditLog)
+	before, err := os.ReadFile(p.run.AuditLog)
 	p.OnlyIf(err == nil, "the audit log can't be read: %v", err)
-	defer log.Close()
-	size, _ := log.Seek(0, io.SeekEnd)
 	object, who := p.subject("audited"), p.user("audited", "system:masters")
 	type event struct {
 		AuditID, Stage, Verb   string
@@ -264,7 +225,9 @@ func audited(p *Probe) {
 	for a, answer := range answers {
 		p.Eventually(func() Answer { return answer }, func(answer Answer) string {
 			found, id := event{}, answer.Header.Get("Audit-Id")
-			for line := range bytes.Lines(since(log, size)) {
+			log, err := os.ReadFile(p.run.AuditLog)
+			p.Require(answer, err == nil, "the audit log can't be read: %v", err)
+			for line := range bytes.Lines(bytes.TrimPrefix(log, before)) {
 				if id != "" && bytes.Contains(line, []byte(id)) && bytes.Contains(line, []byte(`"ResponseComplete"`)) {
 					_ = json.Unmarshal(line, &found)
 				}
@@ -279,16 +242,4 @@ func audited(p *Probe) {
 			return ""
 		})
 	}
-}
-
-// since returns the text that a log has got since it had that size, even if it has been rotated
-// meanwhile.
-func since(log *os.File, size int64) []byte {
-	text, _ := io.ReadAll(io.NewSectionReader(log, size, math.MaxInt64-size))
-	begun, _ := log.Stat()
-	if now, err := os.Stat(log.Name()); err == nil && !os.SameFile(begun, now) {
-		next, _ := os.ReadFile(log.Name())
-		text = append(text, next...)
-	}
-	return text
 }

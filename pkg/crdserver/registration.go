@@ -117,7 +117,7 @@ func Unregister(ctx context.Context, config *rest.Config, groups ...string) erro
 	if err != nil {
 		return err
 	}
-	allowed := errors.Join(cluster.AllowCopies(ctx, client, groups...), cluster.ServeDefinitions(ctx, client, groups...))
+	allowed := errors.Join(cluster.AllowCopies(ctx, client, nil, groups...), cluster.ServeDefinitions(ctx, client, groups...))
 	return errors.Join(allowed, switchAll(ctx, config, groups, func(ctx context.Context, r *registrar, group, version string) error {
 		return r.giveBack(ctx, version+"."+group)
 	}, func(apiService *apiregistrationv1.APIService, answering string) error {

@@ -17,12 +17,11 @@ limitations under the License.
 package doctor
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
@@ -143,20 +142,7 @@ func (e *examination) call(ctx context.Context, client admissionregistrationv1.W
 		if err != nil {
 			return &problem{fmt.Sprintf("its URL is none (%v)", err), "correct it", ""}
 		}
-		port := address.Port()
-		if port == "" {
-			port = "443"
-		}
-		to := net.JoinHostPort(address.Hostname(), port)
-		proxies := proxyConfig(os.Getenv)
-		proxy, err := proxies.ProxyFunc()(address)
-		if err != nil {
-			return unreachable{err}
-		}
-		if proxy != nil {
-			return unreachable{errors.New("it is behind the proxy of HTTPS_PROXY")}
-		}
-		return e.connect(ctx, egressselector.ControlPlane, to, address.Hostname(), client.CABundle)
+		return e.connect(ctx, egressselector.ControlPlane, net.JoinHostPort(address.Hostname(), cmp.Or(address.Port(), "443")), address.Hostname(), client.CABundle)
 	}
 	backend := newBackend(client.Service.Namespace, client.Service.Name, client.Service.Port)
 	addresses, err := e.resolve(ctx, backend)
@@ -194,10 +180,6 @@ func (e *examination) checkPolicies(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, unreadable{"the admission policies", err}
 	}
-	aggregated, err := e.aggregatedGroups(ctx)
-	if err != nil {
-		return nil, unreadable{"the APIServices", err}
-	}
 	evaluates := true
 	if e.foreign && e.ServiceAccount != "" {
 		evaluates, err = e.allowed(ctx, cluster.Permission{Verb: "list", Resource: schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: "validatingadmissionpolicies"}})
@@ -212,7 +194,7 @@ func (e *examination) checkPolicies(ctx context.Context) ([]Finding, error) {
 			continue
 		}
 		show := kubectl("get", strings.ToLower(policy.Kind), policy.Name, "--output=yaml")
-		if dependsOn(policy, aggregated) {
+		if dependsOn(policy, sets.KeySet(e.resources)) {
 			results = append(results, warning(fmt.Sprintf("the parameters of the %s %s are of %s, which a server behind kube-apiserver has, and it is for other groups, too: after a restart of kube-apiserver, all of that is refused until the server answers",
 				policy.Kind, policy.Name, policy.Parameters.APIVersion),
 				"use parameters that kube-apiserver has itself, such as ConfigMaps, or the failurePolicy Ignore").by(show))
@@ -237,34 +219,6 @@ func (e *examination) checkPolicies(ctx context.Context) ([]Finding, error) {
 		}
 	}
 	return orOK(results, "the parameters of all admission policies for the groups can be read (%d)", count), nil
-}
-
-// aggregatedGroups returns the groups whose APIServices lead to servers. Without permission to list
-// APIServices, it returns the server's own groups.
-func (e *examination) aggregatedGroups(ctx context.Context) (sets.Set[string], error) {
-	groups := sets.New[string]()
-	for _, group := range e.Groups {
-		groups.Insert(group.Name)
-	}
-	for _, apiService := range e.apiServices {
-		groups.Insert(apiService.Spec.Group)
-	}
-	if e.foreign { // The check of the other servers finds their groups.
-		return groups, nil
-	}
-	list, err := e.aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
-	if apierrors.IsForbidden(err) {
-		return groups, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, apiService := range list.Items {
-		if apiService.Spec.Service != nil {
-			groups.Insert(apiService.Spec.Group)
-		}
-	}
-	return groups, nil
 }
 
 // dependsOn reports whether a policy refuses objects of other groups while its parameters can't be

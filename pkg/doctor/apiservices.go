@@ -25,10 +25,8 @@ import (
 	"strings"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -232,7 +230,7 @@ func (e *examination) answered(ctx context.Context, b backend, cause, message st
 	answer := answerTo(message)
 	found := failure(fmt.Sprintf("%s (%s)", cause, brief(message)), answer.fix).by(answer.command(e, ctx, b))
 	if policies := e.isolating(ctx, b); timeouts.MatchString(message) && len(policies) > 0 {
-		found.Fix = "see whether one of the NetworkPolicies that select the server's pods, " + strings.Join(policies, ", ") + ", allows connections from any address to its port, since kube-apiserver is no pod; otherwise, " + found.Fix
+		found.Fix = "see whether one of the NetworkPolicies in the server's namespace, " + strings.Join(policies, ", ") + ", allows connections from any address to its port, since kube-apiserver is no pod; otherwise, " + found.Fix
 		return found.by(kubectl("describe", "networkpolicies", b.flag()))
 	}
 	return found
@@ -244,20 +242,15 @@ var repeated = regexp.MustCompile(`failing or missing response from \S+: |Get "[
 // brief returns a message of kube-apiserver without that.
 func brief(message string) string { return repeated.ReplaceAllString(message, "") }
 
-// isolating returns the NetworkPolicies for connections to the pods of a Service. What they allow,
-// and whether the network enforces them, is for others to find out.
+// isolating returns the NetworkPolicies in the namespace of a Service. What they allow, and whether the network enforces
+// them, is for others to find out.
 func (e *examination) isolating(ctx context.Context, b backend) (names []string) {
-	found, _ := e.look(ctx, b)
 	list, err := e.kube.NetworkingV1().NetworkPolicies(b.namespace).List(ctx, metav1.ListOptions{})
-	if err != nil || len(found.pods) == 0 {
+	if err != nil {
 		return nil
 	}
 	for _, policy := range list.Items {
-		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
-		types := policy.Spec.PolicyTypes
-		if err == nil && selector.Matches(labels.Set(found.pods[0].Labels)) && (len(types) == 0 || slices.Contains(types, networkingv1.PolicyTypeIngress)) {
-			names = append(names, policy.Name)
-		}
+		names = append(names, policy.Name)
 	}
 	return names
 }

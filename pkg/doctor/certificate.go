@@ -181,19 +181,12 @@ func trustFix(err error, host, bundleName string) string {
 
 // expiry returns the certificate that expires first in the chain that lasts longest.
 func expiry(chains [][]*x509.Certificate) *x509.Certificate {
-	var longest *x509.Certificate
+	byEnd := func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }
+	var firsts []*x509.Certificate
 	for _, chain := range chains {
-		first := chain[0]
-		for _, certificate := range chain {
-			if certificate.NotAfter.Before(first.NotAfter) {
-				first = certificate
-			}
-		}
-		if longest == nil || first.NotAfter.After(longest.NotAfter) {
-			longest = first
-		}
+		firsts = append(firsts, slices.MinFunc(chain, byEnd))
 	}
-	return longest
+	return slices.MaxFunc(firsts, byEnd)
 }
 
 // expiring returns a predicate with the time.

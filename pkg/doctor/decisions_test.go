@@ -17,8 +17,13 @@ limitations under the License.
 package doctor
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -28,9 +33,11 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/server/egressselector"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -172,55 +179,6 @@ func TestIsNeeded(t *testing.T) {
 	}
 }
 
-// Only autoscalers with metrics of one of the servers' groups are blind because of the servers.
-func TestBlindAutoscalers(t *testing.T) {
-	t.Parallel()
-	autoscaler := func(name, reason string, status corev1.ConditionStatus) *autoscalingv2.HorizontalPodAutoscaler {
-		return &autoscalingv2.HorizontalPodAutoscaler{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kitchen", Name: name},
-			Status:     autoscalingv2.HorizontalPodAutoscalerStatus{Conditions: []autoscalingv2.HorizontalPodAutoscalerCondition{{Type: autoscalingv2.ScalingActive, Status: status, Reason: reason, Message: "no answer"}}},
-		}
-	}
-	kube := kubefake.NewClientset(
-		autoscaler("a", "FailedGetResourceMetric", corev1.ConditionFalse), autoscaler("b", "FailedGetResourceMetric", corev1.ConditionTrue),
-		autoscaler("c", "FailedGetExternalMetric", corev1.ConditionFalse), autoscaler("d", "ScalingDisabled", corev1.ConditionFalse),
-	)
-	for name, test := range map[string]struct {
-		groups []string
-		want   string
-	}{
-		"other servers":  {[]string{"example.com"}, ""},
-		"one of metrics": {[]string{"example.com", "metrics.k8s.io"}, "the HorizontalPodAutoscaler kitchen/a gets no metrics (no answer)"},
-		"two of metrics": {[]string{"metrics.k8s.io", "external.metrics.k8s.io"}, "the HorizontalPodAutoscaler kitchen/a gets no metrics (no answer), and so it is with 2 HorizontalPodAutoscalers in all"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			e := &examination{kube: kube}
-			for _, group := range test.groups {
-				e.apiServices = append(e.apiServices, &apiregistrationv1.APIService{Spec: apiregistrationv1.APIServiceSpec{Group: group}})
-			}
-			found, err := e.blindAutoscalers(t.Context())
-			require.NoError(t, err)
-			got := ""
-			for _, finding := range found {
-				got += finding.Cause
-			}
-			require.Equal(t, test.want, got)
-		})
-	}
-}
-
-func TestSummarize(t *testing.T) {
-	t.Parallel()
-	first, second := failure("a waits", "fix a"), failure("b waits", "fix b")
-	first.Since, second.Since = "2026-11-26T15:04:05Z", "2026-11-25T15:04:05Z"
-	oldest := second
-	oldest.Cause = "b waits, and so it is with 2 objects in all"
-	require.Empty(t, summarize(nil, "object"))
-	require.Equal(t, []Finding{first}, summarize([]Finding{first}, "object"))
-	require.Equal(t, []Finding{oldest}, summarize([]Finding{first, second}, "object"))
-}
-
 // A server's names are in no path that is requested as this user, and in no command.
 func TestNamesOfServers(t *testing.T) {
 	t.Parallel()
@@ -262,5 +220,139 @@ func TestNamesOfServers(t *testing.T) {
 	}
 	for _, name := range []string{"pods", "pods/status", "deployments.apps/http_requests:rate5m", "Queue_Length"} {
 		require.True(t, isName(name), name)
+	}
+}
+
+// The server connects to the address that it finds in a Service, so that only that address, or a range of it, is an
+// exception.
+func TestCheckProxy(t *testing.T) {
+	t.Parallel()
+	service := func(namespace, name, ip, external string, selector map[string]string) *corev1.Service {
+		kind := corev1.ServiceTypeClusterIP
+		if external != "" {
+			kind = corev1.ServiceTypeExternalName
+		}
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.ServiceSpec{Type: kind, ClusterIP: ip, ExternalName: external, Selector: selector}}
+	}
+	hook := func(name, group string) admissionregistrationv1.ValidatingWebhook {
+		return admissionregistrationv1.ValidatingWebhook{
+			Name: name, ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "default", Name: name}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{Rule: admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{"*"}}}},
+		}
+	}
+	const through = "by the environment of the pod server-0, requests to "
+	for name, test := range map[string]struct {
+		env  []corev1.EnvVar
+		from []corev1.EnvFromSource
+		want Finding
+	}{
+		"no proxy": {want: ok("no proxy is between the server and the cluster")},
+		"nothing": {
+			env: []corev1.EnvVar{{Name: "https_proxy", Value: "http://192.0.2.9:3128"}},
+			want: warning(through+"kube-apiserver (10.96.0.1:443), the webhooks of the Service default/hook (10.96.0.50:443), the webhooks of the Service default/outside (hooks.example.com:443) go through the proxy of HTTPS_PROXY",
+				"add 10.96.0.1,10.96.0.50,hooks.example.com to NO_PROXY"),
+		},
+		"the range only": {
+			env:  []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://192.0.2.9:3128"}, {Name: "NO_PROXY", Value: "10.96.0.0/16,.svc"}, {Name: "no_proxy", Value: "*"}},
+			want: warning(through+"the webhooks of the Service default/outside (hooks.example.com:443) go through the proxy of HTTPS_PROXY", "add hooks.example.com to NO_PROXY"),
+		},
+		"all of them":                  {env: []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://192.0.2.9:3128"}, {Name: "NO_PROXY", Value: "10.96.0.0/16,hooks.example.com"}}, want: ok("no proxy is between the server and the cluster")},
+		"a variable from elsewhere":    {env: []corev1.EnvVar{{Name: "HTTPS_PROXY", ValueFrom: &corev1.EnvVarSource{}}}, want: Finding{Status: Skipped, Cause: "the environment of the pod server-0 is not all in its manifest", Fix: "run this in it"}},
+		"all variables from elsewhere": {from: []corev1.EnvFromSource{{}}, want: Finding{Status: Skipped, Cause: "the environment of the pod server-0 is not all in its manifest", Fix: "run this in it"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			labels := map[string]string{"app": "server"}
+			e := &examination{
+				Config: Config{Egress: func(egressselector.NetworkContext) (utilnet.DialFunc, error) { return nil, nil }},
+				kube: kubefake.NewClientset(
+					service("default", "kubernetes", "10.96.0.1", "", nil), service("default", "hook", "10.96.0.50", "", nil), service("default", "outside", "", "hooks.example.com", nil),
+					service("default", "headless", "None", "", nil), service("default", "others", "10.96.0.51", "", nil), service("kitchen", "server", "10.96.0.52", "", labels),
+					&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "hooks"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{
+						hook("hook", "example.com"), hook("outside", "*"), hook("headless", "example.com"), hook("others", "apps"),
+					}},
+					&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kitchen", Name: "server-0", Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Env: test.env, EnvFrom: test.from}}}},
+				),
+				registration: registration{apiServices: []*apiregistrationv1.APIService{newAPIService("v1", 1000, 10)}, resources: map[string][]string{"example.com": {"things"}}},
+			}
+			got, err := e.checkProxy(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, []Finding{test.want}, got)
+		})
+	}
+}
+
+func TestCheckCertificate(t *testing.T) {
+	t.Parallel()
+	const host = "server.kitchen.svc"
+	serve := func(certificate *tls.Certificate) string {
+		server := httptest.NewUnstartedServer(http.NotFoundHandler())
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		if certificate == nil {
+			server.Start()
+		} else {
+			server.TLS = &tls.Config{Certificates: []tls.Certificate{*certificate}}
+			server.StartTLS()
+		}
+		t.Cleanup(server.Close)
+		return server.Listener.Addr().String()
+	}
+	trusted, other := selfSigned(t, host), selfSigned(t, "localhost")
+	leaf, err := x509.ParseCertificate(trusted.Certificate[0])
+	require.NoError(t, err)
+	bundle := func(certificate tls.Certificate) []byte {
+		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
+	}
+	for name, test := range map[string]struct {
+		address string
+		bundle  []byte
+		want    Finding
+	}{
+		"that expires soon":     {serve(&trusted), bundle(trusted), warning(`the certificate "" that ADDRESS serves, or one above it, expires on `+date(leaf.NotAfter), "renew it")},
+		"of another authority":  {serve(&trusted), bundle(other), failure(`the certificate "" that ADDRESS serves can't be trusted (x509: certificate signed by unknown authority)`, "put the certificate authority that issued it into caBundle of v1.example.com")},
+		"for another host":      {serve(&other), bundle(other), failure(`the certificate "" that ADDRESS serves can't be trusted (x509: certificate is valid for localhost, not server.kitchen.svc)`, "issue one for server.kitchen.svc")},
+		"without TLS":           {serve(nil), bundle(trusted), failure("ADDRESS does not speak TLS (tls: first record does not look like a TLS handshake)", "see what listens there")},
+		"of nobody":             {"127.0.0.1:1", bundle(trusted), failure("nobody listens at ADDRESS", "see whether the server runs, and the log of one that does not")},
+		"of no authority":       {"127.0.0.1:1", []byte("none"), failure("there is no certificate in caBundle of v1.example.com", "put the server's certificate authority into it, in PEM format")},
+		"that is not looked at": {"127.0.0.1:1", nil, warning("v1.example.com trusts any server, since insecureSkipTLSVerify is set", "set caBundle instead")},
+		"that can't be reached": {"255.255.255.255:6443", bundle(trusted), Finding{Status: Skipped, Cause: "ADDRESS can't be reached from here", Fix: "run this in a pod of the cluster, or name by --server-address where a forwarded port leads to it"}},
+	} {
+		apiService := newAPIService("v1", 1000, 10)
+		apiService.Spec.CABundle, apiService.Spec.InsecureSkipTLSVerify = test.bundle, test.bundle == nil
+		e := &examination{Config: Config{Address: test.address}, registration: registration{apiServices: []*apiregistrationv1.APIService{apiService}}}
+		got, err := e.checkCertificate(t.Context())
+		require.NoError(t, err, name)
+		require.Len(t, got, 1, name)
+		if got[0].Status == Skipped { // The reason is the operating system's.
+			got[0].Cause, _, _ = strings.Cut(got[0].Cause, " (")
+		}
+		if cause, _, hint := strings.Cut(got[0].Cause, " (possibly because of "); hint { // Both authorities have no name.
+			got[0].Cause = cause + ")"
+		}
+		test.want.Cause = strings.ReplaceAll(test.want.Cause, "ADDRESS", test.address)
+		require.Equal(t, test.want, got[0], name)
+	}
+}
+
+// A refused connection has passed all policies.
+func TestAnswered(t *testing.T) {
+	t.Parallel()
+	const policies = "see whether one of the NetworkPolicies in the server's namespace, closed, allows connections from any address to its port, since kube-apiserver is no pod; otherwise, "
+	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "kitchen", Name: "closed"}}
+	elsewhere := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "cellar", Name: "closed"}}
+	for name, test := range map[string]struct {
+		policy  *networkingv1.NetworkPolicy
+		message string
+		first   string
+		command string
+	}{
+		"no answer":                     {policy, "dial tcp 10.0.0.1:443: i/o timeout", policies, "kubectl describe networkpolicies --namespace=kitchen"},
+		"no answer, without a policy":   {elsewhere, "dial tcp 10.0.0.1:443: i/o timeout", "", "kubectl get service,endpointslices,pods --namespace=kitchen --output=wide"},
+		"refused, in spite of policies": {policy, "connect: connection refused", "", "kubectl get service,endpointslices,pods --namespace=kitchen --output=wide"},
+	} {
+		e := &examination{kube: kubefake.NewClientset(test.policy)}
+		found := e.answered(t.Context(), newBackend("kitchen", "server", nil), "no answer", test.message)
+		want := failure("no answer ("+test.message+")", test.first+answerTo(test.message).fix).by(test.command)
+		require.Equal(t, want, found, name)
 	}
 }

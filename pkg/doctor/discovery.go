@@ -132,7 +132,7 @@ func namesIn(version *apidiscoveryv2.APIVersionDiscovery) sets.Set[string] {
 	return names
 }
 
-// checkDiscovery compares the server's discovery with kube-apiserver's.
+// checkDiscovery checks that kube-apiserver and clients get discovery from the server.
 func (e *examination) checkDiscovery(ctx context.Context) ([]Finding, error) {
 	var results []Finding
 	for _, apiService := range e.apiServices {
@@ -142,7 +142,7 @@ func (e *examination) checkDiscovery(ctx context.Context) ([]Finding, error) {
 		}
 		results = append(results, found...)
 	}
-	return orOK(results, "discovery and OpenAPI of %s agree", plural(len(e.apiServices), "version")), nil
+	return orOK(results, "discovery of %s is complete", plural(len(e.apiServices), "version")), nil
 }
 
 func (e *examination) checkVersionDiscovery(ctx context.Context, apiService *apiregistrationv1.APIService) (results []Finding, err error) {
@@ -174,26 +174,16 @@ func (e *examination) checkVersionDiscovery(ctx context.Context, apiService *api
 		return append(results, failure("what kube-apiserver tells clients of "+apiService.Name+" is stale, so that no namespace can be deleted, since the server does not answer requests for /apis", "see the log of the server for requests for /apis").
 			by(e.logs(ctx, b))), nil
 	}
-	own, paths := sets.New[string](), sets.New[string]()
 	for _, resource := range list.APIResources {
-		own.Insert(resource.Name)
-		if !strings.Contains(resource.Name, "/") {
-			paths.Insert(resource.Name)
-		}
 		if !isName(resource.Name) {
 			return append(results, failure(fmt.Sprintf("the server of %s has the resource %q in its discovery, which is no name of a resource", apiService.Name, resource.Name),
 				"correct the server, and use the names that it has in no command").by(show)), nil
 		}
 	}
-	if len(own) == 0 {
+	if len(list.APIResources) == 0 {
 		return append(results, warning("the server of "+apiService.Name+" has no resource in it", "remove the APIService, unless the server is going to have some").by(show)), nil
 	}
-	if other := namesIn(known); !own.Equal(other) {
-		results = append(results, warning(fmt.Sprintf("at %s, the server of %s has %s, and at /apis it has %s", pathOf(apiService), apiService.Name, enumerated(own), enumerated(other)),
-			"wait a minute, since kube-apiserver keeps what it was told; after that, correct the server").by(show))
-	}
-	found, err := e.checkOpenAPI(ctx, apiService, paths)
-	return append(results, found...), err
+	return results, nil
 }
 
 // enumerated returns names for a sentence.
@@ -221,33 +211,6 @@ func (e *examination) checkEndpoints(ctx context.Context, apiService *apiregistr
 	}
 	return []Finding{failure(fmt.Sprintf("%d of %d requests for the discovery of %s fail (%v), so that one of the %d endpoints of %s does not answer", failed, probes, apiService.Name, last, len(addresses), b),
 		"see which of the pods is in trouble, and why it is ready nevertheless: "+strings.Join(addresses, ", ")).by(e.around(ctx, b))}
-}
-
-// checkOpenAPI looks for resources that OpenAPI does not describe.
-func (e *examination) checkOpenAPI(ctx context.Context, apiService *apiregistrationv1.APIService, resources sets.Set[string]) ([]Finding, error) {
-	path := pathOf(apiService)
-	show := kubectl("get", "--raw=/openapi/v3"+path)
-	content, err := e.kube.Discovery().RESTClient().Get().AbsPath("/openapi/v3" + path).DoRaw(ctx)
-	if apierrors.IsNotFound(err) {
-		return []Finding{warning("OpenAPI version 3 has nothing of "+apiService.Name+", so that kubectl explain, validation and apply of clients do not know it", "have the server serve /openapi/v3").by(show)}, nil
-	}
-	if err != nil {
-		return nil, unreadable{"OpenAPI of " + apiService.Name, err}
-	}
-	var document struct {
-		Paths map[string]any `json:"paths"`
-	}
-	if err := json.Unmarshal(content, &document); err != nil {
-		return nil, unreadable{"OpenAPI of " + apiService.Name, err}
-	}
-	missing := sets.New(sets.List(resources)...)
-	for documented := range document.Paths {
-		missing.Delete(strings.TrimPrefix(strings.TrimPrefix(documented, path+"/"), "namespaces/{namespace}/"))
-	}
-	if len(missing) > 0 {
-		return []Finding{warning(fmt.Sprintf("OpenAPI of %s does not describe %s, which discovery has", apiService.Name, strings.Join(sets.List(missing), ", ")), "correct the server").by(show)}, nil
-	}
-	return nil, nil
 }
 
 // checkPrecedence checks the priorities that decide between groups and between versions.

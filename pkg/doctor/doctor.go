@@ -100,8 +100,6 @@ type Config struct {
 	Address string
 	// Audiences are the audiences that the server accepts tokens for.
 	Audiences []string
-	// Authentication returns an error if kube-apiserver can't forward the identity of users.
-	Authentication func(context.Context) error
 	// Permissions returns the permissions that a server in a namespace needs.
 	Permissions func(namespace string) []cluster.Permission
 	// AdmissionOff are the admission plugins that a server with these flags does not run.
@@ -143,8 +141,6 @@ const (
 	ofServer
 	// ofFlags checks need the flags of the server.
 	ofFlags
-	// ofAll checks look at all servers together, after the others.
-	ofAll
 )
 
 // check is an entry in the table of checks.
@@ -197,7 +193,6 @@ func checks() []check {
 		{"storage", ofFlags, []string{etcd}, false, false, (*examination).checkStorage},
 		{"proxy", ofServer, []string{version}, false, false, (*examination).checkProxy},
 		{"leftovers", ofFlags, []string{version}, false, false, (*examination).checkLeftovers},
-		{"consequences", ofAll, []string{version}, true, false, (*examination).checkConsequences},
 	}
 }
 
@@ -207,7 +202,7 @@ func Examine(ctx context.Context, config Config) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.runAll(ctx, "", map[string]bool{}, ofCluster, ofServer, ofFlags, ofAll), ctx.Err()
+	return e.runAll(ctx, "", map[string]bool{}, ofCluster, ofServer, ofFlags), ctx.Err()
 }
 
 func newExamination(ctx context.Context, config Config) (*examination, error) {

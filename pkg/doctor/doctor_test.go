@@ -158,7 +158,7 @@ func TestFailedChecks(t *testing.T) {
 }
 
 // Servers take a front proxy's word. So users must not have certificates of its authority.
-func TestCheckAuthenticationConfig(t *testing.T) {
+func TestCheckRequestHeaders(t *testing.T) {
 	const fix = "start kube-apiserver with --requestheader-client-ca-file, --requestheader-allowed-names and --proxy-client-cert-file"
 	authority := func(name string) string {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -185,7 +185,7 @@ func TestCheckAuthenticationConfig(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: authenticationConfig},
 				Data:       map[string]string{"client-ca-file": users, "requestheader-client-ca-file": test.proxies, "requestheader-allowed-names": test.names},
 			})}
-			got, err := e.checkAuthenticationConfig(t.Context())
+			got, err := e.checkRequestHeaders(t.Context())
 			require.NoError(t, err)
 			require.Len(t, got, 1)
 			got[0].Command = ""
@@ -219,21 +219,6 @@ func TestSkew(t *testing.T) {
 	}
 	_, err := effectiveVersion(version.Info{GitVersion: "unknown"})
 	require.Error(t, err)
-}
-
-func TestDescribedVersion(t *testing.T) {
-	for name, test := range map[string]struct {
-		info version.Info
-		want string
-	}{
-		"an old one":         {version.Info{Major: "1", Minor: "32", GitVersion: "v1.32.1"}, "v1.32.1"},
-		"one of its own":     {version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.1", EmulationMajor: "1", EmulationMinor: "37"}, "v1.37.1"},
-		"one that it is not": {version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.1", EmulationMajor: "1", EmulationMinor: "35"}, "v1.37.1, which emulates 1.35"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			require.Equal(t, test.want, described(test.info))
-		})
-	}
 }
 
 // A server may list Services, since it looks up those of webhooks, but not their endpoints.
@@ -343,8 +328,6 @@ func TestCheckPriority(t *testing.T) {
 		"of administrators":      {[]runtime.Object{low, flow("exempt", 1, "exempt", masters, "*")}, "subjectaccessreviews.authorization.k8s.io"},
 		"of another namespace":   {[]runtime.Object{low, flow("reviews", 100, "exempt", other, reviews, tokens)}, "subjectaccessreviews.authorization.k8s.io"},
 		"without tokens":         {[]runtime.Object{low, flow("reviews", 100, "exempt", account, reviews)}, "tokenreviews.authentication.k8s.io"},
-		"too late":               {[]runtime.Object{low, flow("reviews", 9500, "exempt", account, reviews, tokens)}, "subjectaccessreviews.authorization.k8s.io"},
-		"later by name":          {[]runtime.Object{low, flow("tokens", 9000, "exempt", account, reviews, tokens)}, "subjectaccessreviews.authorization.k8s.io"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := &examination{

@@ -17,7 +17,6 @@ limitations under the License.
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -163,15 +162,11 @@ func (e *examination) checkPriority(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, unreadable{"the FlowSchemas", err}
 	}
-	slices.SortFunc(schemas.Items, func(a, b flowcontrolv1.FlowSchema) int {
-		return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
-	})
 	for _, review := range []schema.GroupResource{
 		{Group: authorizationv1.GroupName, Resource: "subjectaccessreviews"},
 		{Group: authenticationv1.GroupName, Resource: "tokenreviews"},
 	} {
-		first := slices.IndexFunc(schemas.Items, func(schema flowcontrolv1.FlowSchema) bool { return e.decides(schema.Spec, review) })
-		if first < 0 || schemas.Items[first].Spec.PriorityLevelConfiguration.Name != flowcontrolv1.PriorityLevelConfigurationNameExempt {
+		if !slices.ContainsFunc(schemas.Items, func(schema flowcontrolv1.FlowSchema) bool { return e.exempts(schema.Spec, review) }) {
 			return []Finding{warning(fmt.Sprintf("%s that %s creates wait in kube-apiserver behind the requests that wait for them, so that many of these can fail at once", review, e.user()),
 				"install a FlowSchema that lets them pass, as the manifests of this server do").by(e.flowSchema())}, nil
 		}
@@ -187,9 +182,9 @@ func (e *examination) flowSchema() string {
 	return "echo " + quoted(object) + " | " + kubectl("apply", "--filename=-")
 }
 
-// decides reports whether a FlowSchema is for the reviews that the server creates.
-func (e *examination) decides(schema flowcontrolv1.FlowSchemaSpec, review schema.GroupResource) bool {
-	return slices.ContainsFunc(schema.Rules, func(rules flowcontrolv1.PolicyRulesWithSubjects) bool {
+// exempts reports whether a FlowSchema lets the reviews pass that the server creates.
+func (e *examination) exempts(schema flowcontrolv1.FlowSchemaSpec, review schema.GroupResource) bool {
+	return schema.PriorityLevelConfiguration.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt && slices.ContainsFunc(schema.Rules, func(rules flowcontrolv1.PolicyRulesWithSubjects) bool {
 		return slices.ContainsFunc(rules.Subjects, e.isSubject) &&
 			slices.ContainsFunc(rules.ResourceRules, func(rule flowcontrolv1.ResourcePolicyRule) bool {
 				return rule.ClusterScope && has(rule.Verbs, "create") && has(rule.APIGroups, review.Group) && has(rule.Resources, review.Resource)

@@ -34,12 +34,13 @@ const (
 	// lines, that are removed. Shorter ones would be found everywhere.
 	shortestSecret = 6
 	shortestLine   = 8
-	// longestKey is more than a private key has in PEM format.
-	longestKey = 16 << 10
 )
 
 var (
-	pemKey = regexp.MustCompile(`-{5}(BEGIN|END) [A-Z ]*PRIVATE KEY(?: BLOCK)?-{5}`)
+	// pemKey matches private keys in PEM format, whatever is between their lines, or to the end if theirs is cut off, and
+	// keyTail the text before an end whose beginning is cut off.
+	pemKey  = regexp.MustCompile(`(?s)-{5}BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-{5}.*?(?:-{5}END [A-Z ]*PRIVATE KEY(?: BLOCK)?-{5}|$)`)
+	keyTail = regexp.MustCompile(`(?s)^.*-{5}END [A-Z ]*PRIVATE KEY(?: BLOCK)?-{5}`)
 	// jsonWebToken matches tokens of service accounts and of OpenID Connect.
 	jsonWebToken = regexp.MustCompile(`()\bey[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+`)
 	credentials  = regexp.MustCompile(`(?i)(\b(?:bearer|basic)[ \t]+)[A-Za-z0-9._~+/=-]{6,}`)
@@ -47,9 +48,6 @@ var (
 	userInfo = regexp.MustCompile(`(://)(?:[^/\s@"']+|[^/\s@"':]+:[^\s"'<>]*)@`)
 	// header matches a header whose whole value is confidential, in quotes or to the end of the line.
 	header = regexp.MustCompile(`(?i)(?:"((?:proxy-)?authorization|(?:set-)?cookie)(:[ \t]*)[^"\n]+|'((?:proxy-)?authorization|(?:set-)?cookie)(:[ \t]*)[^'\n]+|\b((?:proxy-)?authorization|(?:set-)?cookie)([=:][ \t]*)[^\s|>"'][^\n]*)`)
-	// element matches an element of XML.
-	element = regexp.MustCompile(`(<([A-Za-z_][\w.:-]*)(?:\s[^<>]*)?>)[^<>]+(</)`)
-
 	// base64PEM matches text in base64 that begins with "-----BEGIN ", and may have several lines.
 	base64PEM = regexp.MustCompile(`LS0tLS1CRUdJTi[A-Za-z0-9+/=]+(?:\s+[A-Za-z0-9+/]{40,}=*)*(?:\s+[A-Za-z0-9+/]+={1,2})?`)
 	// assignment matches a name and its value, which can be a block or a list of YAML, a list of
@@ -102,7 +100,7 @@ func (r *redactor) learn(secret corev1.Secret) {
 			if parts := assigned.FindStringSubmatch(line); parts != nil {
 				line = parts[1]
 			}
-			if line = strings.Trim(line, " \t\r\n\"',"); len(line) >= shortestLine && line != secret.Namespace && !pemKey.MatchString(line) {
+			if line = strings.Trim(line, " \t\r\n\"',"); len(line) >= shortestLine && line != secret.Namespace && !strings.HasPrefix(line, "-----") {
 				r.values = append(r.values, line)
 			}
 		}
@@ -118,19 +116,14 @@ func (r *redactor) text(text string) string {
 	for _, value := range r.values {
 		pairs = append(pairs, value, redacted)
 	}
-	text = withoutKeys(strings.NewReplacer(pairs...).Replace(text))
+	text = pemKey.ReplaceAllString(strings.NewReplacer(pairs...).Replace(text), redacted)
+	text = keyTail.ReplaceAllString(text, redacted)
 	// The rest of the match after the first group is confidential.
 	for _, pattern := range []*regexp.Regexp{jsonWebToken, credentials, userInfo} {
 		text = pattern.ReplaceAllString(text, "${1}"+redacted)
 	}
 	text = header.ReplaceAllStringFunc(text, func(found string) string {
 		return found[:strings.IndexAny(found, ":=")+1] + " " + redacted
-	})
-	text = element.ReplaceAllStringFunc(text, func(found string) string {
-		if parts := element.FindStringSubmatch(found); confidential(parts[2]) {
-			return parts[1] + redacted + parts[3]
-		}
-		return found
 	})
 	text = base64PEM.ReplaceAllStringFunc(text, func(encoded string) string {
 		decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(encoded), ""))
@@ -143,28 +136,6 @@ func (r *redactor) text(text string) string {
 		text = withoutValues(text, pattern)
 	}
 	return text
-}
-
-// withoutKeys removes private keys in PEM format, whatever is between their lines. If one end of a
-// key is cut off, it removes as much as a key can have.
-func withoutKeys(text string) string {
-	var rest strings.Builder
-	for {
-		mark := pemKey.FindStringSubmatchIndex(text)
-		if mark == nil {
-			return rest.String() + text
-		}
-		from, to := mark[0], mark[1]
-		if text[mark[2]:mark[3]] == "END" {
-			from = max(0, from-longestKey)
-		} else if end := pemKey.FindStringSubmatchIndex(text[to:]); len(end) > 0 && end[0] <= longestKey && text[to+end[2]:to+end[3]] == "END" {
-			to += end[1]
-		} else {
-			to = min(len(text), to+longestKey)
-		}
-		rest.WriteString(text[:from] + redacted)
-		text = text[to:]
-	}
 }
 
 // withoutValues removes the values of confidential names, also within the values of other names.

@@ -72,11 +72,7 @@ func ExamineAPIServices(ctx context.Context, config *rest.Config, names ...strin
 		})
 	}
 	_ = group.Wait()
-	for i, server := range servers {
-		results = append(results, of[i]...)
-		e.apiServices = append(e.apiServices, server.apiServices...)
-	}
-	return append(results, e.runAll(ctx, "all servers", failed, ofAll)...), ctx.Err()
+	return slices.Concat(append([][]Result{results}, of...)...), ctx.Err()
 }
 
 // servers returns an examination for each server that APIServices lead to.

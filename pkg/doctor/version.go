@@ -57,21 +57,13 @@ func (e *examination) checkVersion(ctx context.Context) ([]Finding, error) {
 		return nil, unreadable{"the version of kube-apiserver", err}
 	}
 	if e.foreign {
-		return []Finding{ok("kube-apiserver at %s is %s", e.Cluster.Host, described(info))}, nil
+		return []Finding{ok("kube-apiserver at %s is %s", e.Cluster.Host, info.GitVersion)}, nil
 	}
 	ours := utilversion.MustParse(baseversion.DefaultKubeBinaryVersion)
 	if err := skew(ours, theirs); err != nil {
 		return []Finding{explain("the version of kube-apiserver", Warning, err)}, nil
 	}
-	return []Finding{ok("kube-apiserver at %s is %s, this server is made for %s", e.Cluster.Host, described(info), ours)}, nil
-}
-
-// described returns the version of kube-apiserver, and the older one that it may emulate.
-func described(info version.Info) string {
-	if emulated := info.EmulationMajor + "." + info.EmulationMinor; emulated != "." && emulated != info.Major+"."+info.Minor {
-		return info.GitVersion + ", which emulates " + emulated
-	}
-	return info.GitVersion
+	return []Finding{ok("kube-apiserver at %s is %s, this server is made for %s", e.Cluster.Host, info.GitVersion, ours)}, nil
 }
 
 // effectiveVersion returns the version whose features kube-apiserver has.
@@ -94,30 +86,12 @@ func skew(ours, theirs *utilversion.Version) error {
 	return nil
 }
 
-// checkRequestHeaders checks that kube-apiserver can forward the identity of users, and no one else
-// can.
-func (e *examination) checkRequestHeaders(ctx context.Context) ([]Finding, error) {
-	if e.foreign {
-		return e.checkAuthenticationConfig(ctx)
-	}
-	err := e.Authentication(ctx)
-	switch {
-	case err == nil:
-		return []Finding{ok("kube-apiserver can say for whom it makes a request, and nobody else can")}, nil
-	case apierrors.IsForbidden(err):
-		return nil, unreadable{"the request-header configuration", err}
-	default:
-		return []Finding{{Status: Failure, Cause: err.Error()}}, nil
-	}
-}
-
 // authenticationConfig is the ConfigMap that tells servers how to recognize kube-apiserver's front
 // proxy.
 const authenticationConfig = "extension-apiserver-authentication"
 
-// checkAuthenticationConfig checks the ConfigMap that tells servers how to recognize
-// kube-apiserver's front proxy.
-func (e *examination) checkAuthenticationConfig(ctx context.Context) ([]Finding, error) {
+// checkRequestHeaders checks that kube-apiserver can forward the identity of users, and no one else can.
+func (e *examination) checkRequestHeaders(ctx context.Context) ([]Finding, error) {
 	const flags = "start kube-apiserver with --requestheader-client-ca-file, --requestheader-allowed-names and --proxy-client-cert-file"
 	show := kubectl("get", "configmap", authenticationConfig, "--namespace=kube-system", "--output=yaml")
 	config, err := e.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationConfig, metav1.GetOptions{})

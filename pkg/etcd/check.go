@@ -17,138 +17,171 @@ limitations under the License.
 package etcd
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
-	"slices"
+	"runtime/debug"
+	"time"
 
+	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
 )
 
 // restoreAdvice is the way out of a damaged database.
 const restoreAdvice = `restore a snapshot into a new directory with "snapshot restore FILE --data-dir DIR", and start the server with that --data-dir`
 
-// keyBucket has every revision of every key. versionKey, in metaBucket, is the oldest version
-// of etcd that can read the database.
 const (
+	// keyBucket has every revision of every key. versionKey, in metaBucket, is the oldest version
+	// of etcd that can read the database.
 	keyBucket  = "key"
 	metaBucket = "meta"
 	versionKey = "storageVersion"
-	// compactionKey is the revision of the last compaction, which may not have come to its end.
-	compactionKey = "scheduledCompactRev"
+	// lockTimeout is how long another process may hold the database.
+	lockTimeout = time.Second
 )
 
-// buckets returns the buckets that etcd writes.
-func buckets() []string {
-	return []string{keyBucket, metaBucket, "lease", "alarm", "cluster", "members", "members_removed", "auth", "authUsers", "authRoles"}
-}
-
-// inventory is the content of a database.
-type inventory struct {
-	// size excludes the space that a running etcd has reserved at the end of the file.
-	size int64
-	// version is empty until etcd has written it.
-	version string
-	// revision is that of the last write.
-	revision int64
-	// live has the generation of each key that exists.
-	live map[string]generation
-	// unmatched is the last deletion of a key that does not exist.
-	unmatched deletion
-}
-
-type deletion struct {
-	revision int64
-	key      string
-}
-
-// generation is the life of a key, from its creation to its deletion.
-type generation struct{ created, version int64 }
-
-// readDatabase reads every page and every revision of a database that nobody writes. It returns
-// an error for damage instead of crashing. It passes every revision that is not a deletion to
-// visit, unless that is nil.
-func readDatabase(file io.ReaderAt, size int64, visit func(key string, value []byte) error) (inventory, error) {
-	tree, err := openTree(file, size)
+// readDatabase reads every page and every revision of a database that nobody writes. It passes
+// every revision that is not a deletion to visit, unless that is nil.
+//
+// bbolt maps the file and trusts it: on a damaged page it panics, or reads beyond the end. In this
+// goroutine both become an error. In bbolt's own check, which reads in others, they would end the
+// process. So the order of the keys is checked here.
+// Upstream fault 72.
+func readDatabase(path string, visit func(key string, value []byte) error) (read Snapshot, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("it is damaged or truncated: bbolt fails with %q", fmt.Sprint(reason))
+		}
+	}()
+	info, err := os.Stat(path)
 	if err != nil {
-		return inventory{}, err
+		return Snapshot{}, err
 	}
-	read := inventory{size: int64(tree.end) * tree.pageSize, live: map[string]generation{}} //nolint:gosec // G115: within the file.
-	var compacted int64
-	tree.walk(func(bucket string, key, value []byte) error {
-		switch {
-		case bucket == keyBucket:
-			return read.add(key, value, visit)
-		case bucket == metaBucket && string(key) == versionKey:
-			read.version = string(value)
-		case bucket == metaBucket && string(key) == compactionKey && len(value) >= 8:
-			compacted = int64(binary.BigEndian.Uint64(value)) //nolint:gosec // G115: a damaged one is less than any revision.
+	database, err := bbolt.Open(path, 0o400, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("opening it with bbolt: %w", err)
+	}
+	defer func() { err = errors.Join(err, database.Close()) }()
+	err = database.View(func(tx *bbolt.Tx) error {
+		// A running etcd reserves space at the end of the file.
+		if read.Size = tx.Size(); read.Size > info.Size() {
+			return fmt.Errorf("it is truncated: it has %d of %d bytes", info.Size(), read.Size)
+		}
+		if err := checkDepth(path, int64(database.Info().PageSize), tx); err != nil {
+			return fmt.Errorf("it is damaged: %w", err)
+		}
+		if err := read.addBuckets(tx, visit); err != nil {
+			return fmt.Errorf("it is damaged: %w", err)
 		}
 		return nil
 	})
-	if err := tree.err(); err != nil {
-		return inventory{}, err
-	}
-	// A compaction first removes the revisions before a deletion, and keeps a deletion at
-	// exactly its own revision.
-	if read.unmatched.revision > compacted {
-		return inventory{}, fmt.Errorf("revision %d deletes the key %q, which does not exist", read.unmatched.revision, read.unmatched.key)
-	}
-	for _, name := range tree.buckets {
-		if !slices.Contains(buckets(), name) {
-			return inventory{}, fmt.Errorf("it has a bucket %q, which etcd does not write", name)
-		}
-	}
-	return read, nil
+	return read, err
 }
 
-// add checks a revision against those before it, and remembers it.
-func (c *inventory) add(revision, value []byte, visit func(string, []byte) error) error {
+// checkDepth returns an error if a page refers to one above it, which bbolt would follow without end.
+func checkDepth(path string, pageSize int64, tx *bbolt.Tx) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	const branch, header, element, maxDepth = 1, 16, 16, 32 // of bbolt's format
+	var check func(id uint64, depth int) error
+	check = func(id uint64, depth int) error {
+		page := make([]byte, header)
+		if _, err := file.ReadAt(page, int64(id)*pageSize); err != nil { //nolint:gosec // G115: then there is no such page.
+			return fmt.Errorf("page %d can't be read: %w", id, err)
+		}
+		if binary.NativeEndian.Uint16(page[8:]) != branch {
+			return nil
+		}
+		if depth == maxDepth {
+			return fmt.Errorf("page %d is in more than %d others", id, maxDepth)
+		}
+		page = make([]byte, int(binary.NativeEndian.Uint16(page[10:]))*element)
+		if _, err := file.ReadAt(page, int64(id)*pageSize+header); err != nil { //nolint:gosec // G115: it has been read.
+			return fmt.Errorf("page %d can't be read: %w", id, err)
+		}
+		for ; len(page) > 0; page = page[element:] {
+			if err := check(binary.NativeEndian.Uint64(page[8:]), depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := check(uint64(tx.Cursor().Bucket().RootPage()), 0); err != nil {
+		return err
+	}
+	return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error {
+		if bucket == nil || bucket.RootPage() == 0 { // It is within another page.
+			return nil
+		}
+		return check(uint64(bucket.RootPage()), 0)
+	})
+}
+
+// addBuckets reads all values, and describes those of etcd's keys.
+func (s *Snapshot) addBuckets(tx *bbolt.Tx, visit func(string, []byte) error) error {
+	// A new database has no bucket of keys yet.
+	if tx.Bucket([]byte(metaBucket)) == nil {
+		return fmt.Errorf("it has no bucket %q", metaBucket)
+	}
+	live := sets.New[string]()
+	err := tx.ForEach(func(name []byte, bucket *bbolt.Bucket) error {
+		var last []byte
+		return bucket.ForEach(func(key, value []byte) error {
+			if value == nil {
+				return fmt.Errorf("the bucket %q has another one in it", name)
+			}
+			if bytes.Compare(last, key) >= 0 { // A page may refer to one above it.
+				return fmt.Errorf("the key %x of the bucket %q comes after %x", key, name, last)
+			}
+			if bucket.Get(key) == nil { // A page above it has another key.
+				return fmt.Errorf("the key %x of the bucket %q can't be found", key, name)
+			}
+			last = key
+			switch {
+			case string(name) == metaBucket && string(key) == versionKey:
+				s.Version = string(value)
+			case string(name) == keyBucket:
+				return s.addRevision(key, value, live, visit)
+			}
+			return nil
+		})
+	})
+	s.Keys = live.Len()
+	return err
+}
+
+// addRevision reads a revision of a key, and keeps track of the keys that exist.
+func (s *Snapshot) addRevision(revision, value []byte, live sets.Set[string], visit func(string, []byte) error) error {
 	const length = 8 + 1 + 8
 	deleted := len(revision) == length+1 && revision[length] == 't'
 	if (len(revision) != length && !deleted) || revision[8] != '_' {
 		return fmt.Errorf("%x is not a revision", revision)
 	}
-	main := int64(binary.BigEndian.Uint64(revision)) //nolint:gosec // G115: a damaged one is not what the value says.
-	if main < 1 {
-		return fmt.Errorf("%d is not a revision", main)
-	}
-	c.revision = max(c.revision, main)
+	s.Revision = int64(binary.BigEndian.Uint64(revision)) //nolint:gosec // G115: etcd's revisions have 63 bits.
 	if len(value) == 0 {
 		return nil // A restored database begins with it.
 	}
 	var kv mvccpb.KeyValue
 	if err := proto.Unmarshal(value, &kv); err != nil {
-		return fmt.Errorf("revision %d can't be decoded: %w", main, err)
-	}
-	if len(kv.ProtoReflect().GetUnknown()) > 0 || proto.Size(&kv) != len(value) { // A field is there twice.
-		return fmt.Errorf("revision %d has fields that etcd does not write", main)
+		return fmt.Errorf("revision %d can't be decoded: %w", s.Revision, err)
 	}
 	key := string(kv.GetKey())
-	before, exists := c.live[key]
 	if deleted {
-		if !exists {
-			c.unmatched = deletion{main, key}
-		}
-		delete(c.live, key)
+		live.Delete(key)
 		return nil
 	}
-	now := generation{kv.GetCreateRevision(), kv.GetVersion()}
-	switch {
-	case kv.GetModRevision() != main:
-		return fmt.Errorf("the key %q has revision %d instead of %d", key, kv.GetModRevision(), main)
-	// Nothing is known of compacted revisions.
-	case exists && now != generation{before.created, before.version + 1},
-		now.version == 1 && now.created != main, now.version < 1, now.created < 1, now.created > main:
-		return fmt.Errorf("revision %d of the key %q does not follow the one before it", main, key)
-	}
-	c.live[key] = now
+	live.Insert(key)
 	if _, err := OpenValue(key, kv.GetValue()); err != nil {
-		return fmt.Errorf("revision %d of the key %q: %w", main, key, err)
+		return fmt.Errorf("revision %d of the key %q: %w", s.Revision, key, err)
 	}
 	if visit == nil {
 		return nil
@@ -156,29 +189,12 @@ func (c *inventory) add(revision, value []byte, visit func(string, []byte) error
 	return visit(key, kv.GetValue())
 }
 
-// readDatabase reads the database of a member that does not run.
-func (c Config) readDatabase() (inventory, error) {
-	path := filepath.Join(c.path(dataDir), databaseFile)
-	read, err := readDatabaseFile(path, nil)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return inventory{}, nil // All there is, is in the write-ahead log.
-	case err != nil:
-		return inventory{}, fmt.Errorf("the database %s of the embedded etcd can't be used: %w; %s", path, err, restoreAdvice)
+// checkDatabase reads the database of a member that does not run.
+func (c Config) checkDatabase() error {
+	path := c.path(databaseFile)
+	klog.V(2).InfoS("Reading the whole database of the embedded etcd", "file", path)
+	if _, err := readDatabase(path, nil); err != nil && !errors.Is(err, os.ErrNotExist) { // It may be in the write-ahead log only.
+		return fmt.Errorf("the database %s of the embedded etcd can't be used: %w; %s", path, err, restoreAdvice)
 	}
-	return read, nil
-}
-
-// readDatabaseFile reads a file with a database.
-func readDatabaseFile(path string, visit func(string, []byte) error) (inventory, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return inventory{}, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return inventory{}, err
-	}
-	return readDatabase(file, info.Size(), visit)
+	return nil
 }

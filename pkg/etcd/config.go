@@ -51,8 +51,14 @@ const (
 
 // Names in etcd's own directory.
 const (
-	walDir       = "member/wal"
-	databaseFile = "member/snap/db"
+	walDir       = dataDir + "/member/wal"
+	databaseFile = dataDir + "/member/snap/db"
+)
+
+// Etcd wants its only member to have a name and a URL; nothing listens there.
+const (
+	memberName = "embedded"
+	memberURL  = "http://localhost:2380"
 )
 
 // DefaultQuotaBytes is etcd's own default, stated since it is a promise to the operator.
@@ -65,8 +71,6 @@ type Config struct {
 	// QuotaBytes is the size of the database above which etcd raises an alarm
 	// and refuses writes.
 	QuotaBytes int64
-	// Snapshots are those that a server saves automatically.
-	Snapshots SnapshotSchedule
 
 	// free replaces freeBytes in tests.
 	free func(dir string) (int64, error)
@@ -91,7 +95,7 @@ func (c Config) Validate() []error {
 	if c.QuotaBytes <= 0 {
 		errs = append(errs, fmt.Errorf("--etcd-quota-backend-bytes must be above 0, not %d", c.QuotaBytes))
 	}
-	return append(errs, c.Snapshots.Validate()...)
+	return errs
 }
 
 func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }

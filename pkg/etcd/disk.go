@@ -23,7 +23,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -97,7 +96,7 @@ func (e *Etcd) checkDirectory(full bool) error {
 		err = errors.New("it has been replaced")
 	}
 	if err == nil {
-		_, err = os.Stat(filepath.Join(e.config.path(dataDir), databaseFile))
+		_, err = os.Stat(e.config.path(databaseFile))
 	}
 	if err != nil {
 		return fmt.Errorf("the data directory %s of the embedded etcd was deleted while the server runs (%w), and nothing is written any more: save what can still be read, with \"kubectl get --output=yaml\", and then %s", e.config.Dir, err, restoreAdvice)

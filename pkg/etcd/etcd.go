@@ -38,12 +38,6 @@ import (
 // embedded says that an etcd can run in this process.
 const embedded = true
 
-// Etcd wants its only member to have a name and a URL; nothing listens there.
-const (
-	memberName = "embedded"
-	memberURL  = "http://localhost:2380"
-)
-
 // defragThreshold is the free space in megabytes that makes the start defragment the database.
 const defragThreshold = 64
 
@@ -112,10 +106,10 @@ func (c Config) Start(ctx context.Context) (*Etcd, error) {
 // run starts the member in a directory that is locked and returns when it serves. It
 // owns the lock.
 func (c Config) run(ctx context.Context, lock *fileutil.LockedFile) (*Etcd, error) {
-	if _, err := c.readDatabase(); err != nil {
+	if err := c.checkDatabase(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	// An etcd that starts can't be told to stop, and panics if its files are removed.
+	// An etcd that starts can't be told to stop.
 	if err := context.Cause(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("the embedded etcd in %s was not started: %w", c.Dir, err), lock.Close())
 	}
@@ -127,10 +121,12 @@ func (c Config) run(ctx context.Context, lock *fileutil.LockedFile) (*Etcd, erro
 	}
 	logLevel := zap.NewAtomicLevelAt(zap.WarnLevel)
 	disk := &atomic.Pointer[error]{}
-	etcd, err := survive(ctx, newLogger(logLevel, klog.Background()), func(logger *zap.Logger) (*embed.Etcd, error) {
-		config := c.embedConfig(logger)
-		config.GRPCAdditionalServerOptions = append(config.GRPCAdditionalServerOptions, grpc.ChainUnaryInterceptor(refuseWrites(disk)))
-		return embed.StartEtcd(config)
+	config := c.embedConfig(newLogger(logLevel, klog.Background()))
+	config.GRPCAdditionalServerOptions = append(config.GRPCAdditionalServerOptions, grpc.ChainUnaryInterceptor(refuseWrites(disk)))
+	var etcd *embed.Etcd
+	err := survive(func() (err error) {
+		etcd, err = embed.StartEtcd(config)
+		return err
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the embedded etcd in %s: %w; if its files are damaged, %s", c.Dir, err, restoreAdvice), lock.Close())
@@ -160,11 +156,11 @@ func (c Config) embedConfig(logger *zap.Logger) *embed.Config {
 	cfg.TickMs, cfg.ElectionMs = tickMilliseconds, electionMilliseconds
 	cfg.SnapshotCatchUpEntries, cfg.SnapshotCount = catchUpEntries, snapshotCount
 
-	member, _ := url.Parse(memberURL)
+	peer, _ := url.Parse(memberURL)
 	client := url.URL{Scheme: "unix", Path: c.path(listenFile)}
 	cfg.ListenPeerUrls = nil
-	cfg.AdvertisePeerUrls = []url.URL{*member}
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.AdvertisePeerUrls = []url.URL{*peer}
+	cfg.InitialCluster = c.member().InitialCluster
 	cfg.ListenClientUrls = []url.URL{client}
 	cfg.AdvertiseClientUrls = []url.URL{client}
 	cfg.EnableGRPCGateway = false

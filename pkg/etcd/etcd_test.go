@@ -21,7 +21,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -62,35 +61,6 @@ func newClient(t *testing.T, config Config) *clientv3.Client {
 	return client
 }
 
-// TestMemoryOfTheLog writes more than the log may keep in memory, during the writes and after the next start.
-func TestMemoryOfTheLog(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long: a log of hundreds of megabytes is written")
-	}
-	const writes, size, most = 400, 1 << 20, 250 << 20
-	requireHeap := func(when string) {
-		t.Helper()
-		var memory runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&memory)
-		if memory.HeapInuse > most {
-			t.Errorf("%d MiB of the heap are in use %s", memory.HeapInuse>>20, when)
-		}
-	}
-	config := Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: 4 * writes * size}
-	etcd := start(t, config)
-	client := newClient(t, config)
-	for range writes {
-		if _, err := client.Put(t.Context(), "key", strings.Repeat("x", size)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	requireHeap("after large writes")
-	closed(t, etcd)
-	defer closed(t, start(t, config))
-	requireHeap("after a start")
-}
-
 // An object that was as large as its etcd allows could not be written here, because of its checksum.
 func TestChecksumOfTheLargestObject(t *testing.T) {
 	config := Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: testQuota}
@@ -114,46 +84,16 @@ func TestChecksumOfTheLargestObject(t *testing.T) {
 	}
 }
 
-func TestDataSurvivesARestart(t *testing.T) {
-	config := Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: testQuota}
-	etcd := start(t, config)
-	if _, err := newClient(t, config).Put(t.Context(), "key", "value"); err != nil {
-		t.Fatal(err)
-	}
-	closed(t, etcd)
-
-	defer closed(t, start(t, config))
-	got, err := newClient(t, config).Get(t.Context(), "key")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.Count != 1 || string(got.Kvs[0].Value) != "value" {
-		t.Errorf("got %v, want one key with its value", got)
-	}
-}
-
-func TestOnlyTheUserOfTheServerMayEnter(t *testing.T) {
-	config := Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: testQuota}
-	defer closed(t, start(t, config))
-	info, err := os.Stat(config.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := info.Mode().Perm(), os.FileMode(0o700); got != want {
-		t.Errorf("the directory has mode %v, want %v", got, want)
-	}
-}
-
 func TestOnlyTheUserOfTheServerMayConnect(t *testing.T) {
-	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
+	config := Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: testQuota}
 	closed(t, start(t, config))
-	for _, dir := range []string{config.Dir, config.path(dataDir)} {
-		if err := os.Chmod(dir, 0o775); err != nil {
-			t.Fatal(err)
-		}
+	// A volume's group gets permissions for everything in it.
+	if err := os.Chmod(config.path(dataDir), 0o775); err != nil {
+		t.Fatal(err)
 	}
 	defer closed(t, start(t, config))
 	for path, want := range map[string]os.FileMode{
+		config.Dir:      0o700,
 		config.socket(): 0o600,
 		// Here it is before it has that mode.
 		filepath.Dir(config.embedConfig(nil).ListenClientUrls[0].Path): 0o700,

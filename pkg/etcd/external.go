@@ -47,9 +47,4 @@ func (Config) run(_ context.Context, lock *fileutil.LockedFile) (*Etcd, error) {
 	return nil, errors.Join(errExternal, lock.Close())
 }
 
-// memberExists returns true, so that run returns its error.
-func (Config) memberExists() (bool, error) { return true, nil }
-
-func (Config) putMember(string, string, uint64) error { return errExternal }
-
-func (Member) makeDir(string, string, string, uint64) error { return errExternal }
+func (Member) makeDir(string, string, uint64) error { return errExternal }

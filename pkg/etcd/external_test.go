@@ -20,17 +20,12 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-	"go.etcd.io/etcd/server/v3/storage/schema"
 )
 
 // A program that is built for external etcds links nothing of the etcd server.
 func TestExternalBuild(t *testing.T) {
-	server := regexp.MustCompile(`(?m)^go\.etcd\.io/(etcd/server|etcd/etcdutl|raft|bbolt)\b.*$`)
+	server := regexp.MustCompile(`(?m)^go\.etcd\.io/(etcd/server|etcd/etcdutl|raft)\b.*$`)
 	linked := func(flags ...string) []string {
 		args := append(append([]string{"list", "-deps"}, flags...), "../../cmd/apiserver")
 		packages, err := exec.CommandContext(t.Context(), "go", args...).Output()
@@ -48,15 +43,5 @@ func TestExternalBuild(t *testing.T) {
 
 	if output, err := exec.CommandContext(t.Context(), "go", "build", "-tags=externaletcd", ".").CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, output)
-	}
-}
-
-func TestBuckets(t *testing.T) {
-	var names []string
-	for _, bucket := range schema.AllBuckets {
-		names = append(names, string(bucket.Name()))
-	}
-	if diff := cmp.Diff(names, buckets(), cmpopts.SortSlices(strings.Compare)); diff != "" {
-		t.Errorf("unexpected buckets (-etcd's +ours):\n%s", diff)
 	}
 }

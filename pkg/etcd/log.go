@@ -19,13 +19,9 @@ limitations under the License.
 package etcd
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
-	"sync/atomic"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -34,8 +30,11 @@ import (
 
 // newLogger returns a logger for etcd.
 func newLogger(level zapcore.LevelEnabler, to klog.Logger) *zap.Logger {
-	return zap.New(logCore{LevelEnabler: level, logger: to.WithName("etcd")})
+	return zap.New(logCore{LevelEnabler: level, logger: to.WithName("etcd")}, zap.WithFatalHook(fatalHook{}))
 }
+
+// silent logs nothing.
+func silent() *zap.Logger { return zap.NewNop().WithOptions(zap.WithFatalHook(fatalHook{})) }
 
 // logCore passes etcd's log entries to the server's own log, field by field, so that they
 // have its format.
@@ -60,13 +59,10 @@ func (c logCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapc
 
 // Write logs an entry.
 func (c logCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
-	values := zapcore.NewMapObjectEncoder()
-	for _, field := range slices.Concat(c.fields, fields) {
-		field.AddTo(values)
-	}
+	values := fieldValues(slices.Concat(c.fields, fields))
 	var pairs []any
-	for _, key := range slices.Sorted(maps.Keys(values.Fields)) {
-		pairs = append(pairs, key, values.Fields[key])
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		pairs = append(pairs, key, values[key])
 	}
 	logger := c.logger
 	if entry.LoggerName != "" {
@@ -83,65 +79,29 @@ func (c logCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 // Sync does nothing: the server's own log is flushed at its end.
 func (logCore) Sync() error { return nil }
 
-// survive returns the result of a function of etcd, or an error where that would end the
-// process. etcd reports files that it can't use by a panic, or to its logger, which exits.
-// The function does not stop when told to, and may go on in the background after the context
-// has ended.
-func survive[T any](ctx context.Context, logger *zap.Logger, run func(*zap.Logger) (T, error)) (T, error) {
-	done, failed := make(chan T, 1), make(chan error, 1)
-	fail := func(err error) {
-		select {
-		case failed <- err:
-		default: // The first error says more than those that follow from it.
-		}
+func fieldValues(fields []zapcore.Field) map[string]any {
+	encoder := zapcore.NewMapObjectEncoder()
+	for _, field := range fields {
+		field.AddTo(encoder)
 	}
-	hook := &fatalHook{fail: fail}
-	go func() {
-		defer func() {
-			if reason := recover(); reason != nil {
-				fail(fmt.Errorf("%v", reason))
-			}
-		}()
-		result, err := run(logger.WithOptions(zap.WithFatalHook(hook)))
-		if err != nil {
-			fail(err)
-			return
-		}
-		hook.returned.Store(true)
-		done <- result
-	}()
-	var none T
-	select {
-	case result := <-done:
-		return result, nil
-	case err := <-failed:
-		return none, err
-	case <-ctx.Done():
-		return none, context.Cause(ctx)
-	}
+	return encoder.Fields
 }
 
-// fatalHook handles fatal errors of etcd. It ends the process only if the function of
-// survive has returned, and left something running.
-type fatalHook struct {
-	fail     func(error)
-	returned atomic.Bool
-}
+// fatalHook panics where etcd would exit, so that survive can recover.
+type fatalHook struct{}
 
 // OnWrite does not return.
-func (h *fatalHook) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
-	if h.returned.Load() {
-		klog.Flush()
-		zapcore.WriteThenFatal.OnWrite(entry, fields)
-	}
-	values := zapcore.NewMapObjectEncoder()
-	for _, field := range fields {
-		field.AddTo(values)
-	}
-	err := errors.New(entry.Message)
-	if cause, ok := values.Fields["error"]; ok {
-		err = fmt.Errorf("%w: %v", err, cause)
-	}
-	h.fail(err)
-	runtime.Goexit()
+func (fatalHook) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
+	panic(fmt.Sprintf("%s: %v", entry.Message, fieldValues(fields)["error"])) //nolint:forbidigo // It is recovered, or ends the process as etcd does.
+}
+
+// survive returns the error of a function of etcd. etcd reports files that it can't use by a panic,
+// or to its logger, which exits.
+func survive(run func() error) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("%v", reason)
+		}
+	}()
+	return run()
 }

@@ -19,9 +19,7 @@ package etcd
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,7 +34,7 @@ import (
 func killedBeforeItsFirstCommit(t *testing.T, config Config) {
 	t.Helper()
 	mkdir(t, config.path(dataDir))
-	log, err := wal.Create(zap.NewNop(), filepath.Join(config.path(dataDir), walDir), []byte{8, 1})
+	log, err := wal.Create(zap.NewNop(), config.path(walDir), []byte{8, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,10 +53,9 @@ func mkdir(t *testing.T, path string) {
 // TestAFirstStartAfterAKill starts with the remains of an interrupted first start.
 func TestAFirstStartAfterAKill(t *testing.T) {
 	for name, prepare := range map[string]func(*testing.T, Config){
-		"a member without a commit":      killedBeforeItsFirstCommit,
-		"an empty directory of a member": func(t *testing.T, config Config) { mkdir(t, config.path(dataDir)) },
+		"nothing but the directory": func(t *testing.T, config Config) { mkdir(t, config.Dir) },
 		"a member that is half made": func(t *testing.T, config Config) {
-			mkdir(t, filepath.Join(config.path(newDir), dataDir, walDir))
+			mkdir(t, filepath.Join(config.path(newDir), "member", "wal"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,38 +67,6 @@ func TestAFirstStartAfterAKill(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-const helperDir = "TEST_ETCD_DIR"
-
-// TestHelperStart is another process, which TestKillsDuringTheFirstStart kills.
-func TestHelperStart(t *testing.T) {
-	dir := os.Getenv(helperDir)
-	if dir == "" {
-		return
-	}
-	start(t, Config{Dir: dir, QuotaBytes: testQuota})
-	_, _ = io.Copy(io.Discard, os.Stdin) // Until it is killed.
-}
-
-func TestKillsDuringTheFirstStart(t *testing.T) {
-	for delay := 15 * time.Millisecond; delay <= 300*time.Millisecond; delay += 15 * time.Millisecond {
-		config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
-		process := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperStart$")
-		process.Env = append(os.Environ(), helperDir+"="+config.Dir)
-		stdin, err := process.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := process.Start(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(delay) // Any moment is as good as another.
-		_ = process.Process.Kill()
-		_ = process.Wait()
-		_ = stdin.Close()
-		closed(t, start(t, config))
 	}
 }
 
@@ -119,7 +84,6 @@ func TestAStartEndsWithItsContext(t *testing.T) {
 	if _, err := config.run(ctx, lock); !errors.Is(err, told) {
 		t.Errorf("got error %v, want %v", err, told)
 	}
-	closed(t, start(t, config))
 }
 
 // TestADatabaseWithoutItsLog must not be taken for a first start.
@@ -130,20 +94,11 @@ func TestADatabaseWithoutItsLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed(t, etcd)
-	if err := os.RemoveAll(filepath.Join(config.path(dataDir), walDir)); err != nil {
+	if err := os.RemoveAll(config.path(walDir)); err != nil {
 		t.Fatal(err)
 	}
 	_, err := config.Start(t.Context())
-	if want := "the data directory " + config.Dir + " has a database, but no write-ahead log"; err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("got error %v, want %s", err, want)
-	}
-}
-
-func TestASaveOfADirectoryThatHasNeverServed(t *testing.T) {
-	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
-	killedBeforeItsFirstCommit(t, config)
-	err := config.Save(t.Context(), io.Discard, noProgress)
-	if want := "there is nothing to save in " + config.Dir + ": its server was killed before it had served for the first time; start it again"; err == nil || err.Error() != want {
+	if want := "the data directory " + config.Dir + " has an etcd without a write-ahead log: put the log back, or "; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got error %v, want %s", err, want)
 	}
 }

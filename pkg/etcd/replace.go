@@ -19,8 +19,8 @@ package etcd
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"k8s.io/klog/v2"
@@ -39,26 +39,16 @@ const (
 // not exist. Once a server has served from it, the other one is refused, since its objects
 // are old.
 func (c Config) Replace(old string) error {
-	// The directory that replaced it is the one in use.
-	for seen := map[string]bool{}; !seen[old]; {
-		seen[old] = true
-		if next, err := readNote(filepath.Join(old, replacedByFile)); err == nil {
-			old = next
-		}
-	}
 	if old == c.Dir {
 		return nil
 	}
-	return writeNote(c.path(replacesFile), old)
+	return os.WriteFile(c.path(replacesFile), []byte(old+"\n"), 0o600)
 }
 
 // checkReplaced refuses a directory that has been replaced.
 func (c Config) checkReplaced() error {
 	current, err := readNote(c.path(replacedByFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if current == "" || err != nil {
 		return err
 	}
 	return fmt.Errorf("the data directory %s is out of use: a snapshot was restored into %s, and a server has served from that: name %s with --data-dir; to go back to the old objects, delete the file %s",
@@ -69,41 +59,30 @@ func (c Config) checkReplaced() error {
 // runs on it: then this is a trial.
 func (c Config) markReplaced() error {
 	old, err := readNote(c.path(replacesFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if old == "" || err != nil {
 		return err
 	}
 	replaced := Config{Dir: old}
-	if _, err := os.Stat(replaced.path(dataDir)); err == nil {
-		if err := replaced.mark(c.Dir); err != nil {
-			klog.InfoS("The data directory that this one replaces can't be marked as out of use; see to it that no server uses it", "dir", c.Dir, "replaced", old, "err", err)
-		} else {
-			klog.InfoS("The data directory that this one replaces is out of use; delete it when everything works", "dir", c.Dir, "replaced", old)
-		}
+	if _, err := os.Stat(replaced.path(dataDir)); errors.Is(err, fs.ErrNotExist) {
+		return os.Remove(c.path(replacesFile))
+	}
+	lock, err := replaced.tryLock()
+	if err == nil {
+		err = errors.Join(os.WriteFile(replaced.path(replacedByFile), []byte(c.Dir+"\n"), 0o600), lock.Close())
+	}
+	if err != nil {
+		klog.InfoS("The data directory that this one replaces can't be marked as out of use; see to it that no server uses it", "dir", c.Dir, "replaced", old, "err", err)
+	} else {
+		klog.InfoS("The data directory that this one replaces is out of use; delete it when everything works", "dir", c.Dir, "replaced", old)
 	}
 	return os.Remove(c.path(replacesFile))
 }
 
-// mark notes the directory that has replaced this one.
-func (c Config) mark(current string) error {
-	lock, err := c.tryLock()
-	if err != nil {
-		return err
-	}
-	return errors.Join(writeNote(c.path(replacedByFile), current), lock.Close())
-}
-
+// readNote returns "" if there is no such file.
 func readNote(path string) (string, error) {
 	content, err := os.ReadFile(path)
-	return strings.TrimSpace(string(content)), err
-}
-
-func writeNote(path, dir string) error {
-	part := path + ".part"
-	if err := os.WriteFile(part, []byte(dir+"\n"), 0o600); err != nil {
-		return err
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
 	}
-	return rename(part, path)
+	return strings.TrimSpace(string(content)), err
 }

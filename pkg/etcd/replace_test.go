@@ -36,7 +36,7 @@ func TestReplacedDirectories(t *testing.T) {
 		if _, err := config.Start(t.Context()); err == nil || err.Error() != want {
 			t.Errorf("a server of %s gets the error %v, want %s", config.Dir, err, want)
 		}
-		if _, err := config.SaveFile(t.Context(), filepath.Join(t.TempDir(), "snapshot"), noProgress); err == nil || err.Error() != want {
+		if _, err := saveFile(t.Context(), config, filepath.Join(t.TempDir(), "snapshot")); err == nil || err.Error() != want {
 			t.Errorf("a snapshot of %s gets the error %v, want %s", config.Dir, err, want)
 		}
 	}
@@ -57,8 +57,7 @@ func TestReplacedDirectories(t *testing.T) {
 	closed(t, start(t, second))
 	refused(first, second)
 
-	// The tools may still be told of the first one, which is not in use.
-	restored(third, first.Dir)
+	restored(third, second.Dir)
 	closed(t, start(t, third))
 	refused(first, second)
 	refused(second, third)

@@ -53,7 +53,7 @@ func saved(t *testing.T) (path string, keys map[string]string) {
 		t.Fatal(err)
 	}
 	path = filepath.Join(t.TempDir(), "snapshot")
-	if _, err := config.SaveFile(t.Context(), path, noProgress); err != nil {
+	if _, err := saveFile(t.Context(), config, path); err != nil {
 		t.Fatal(err)
 	}
 	return path, content(t, client)
@@ -70,6 +70,10 @@ func content(t *testing.T, client *clientv3.Client) map[string]string {
 		keys[string(kv.Key)] = string(kv.Value)
 	}
 	return keys
+}
+
+func saveFile(ctx context.Context, config Config, path string) (Snapshot, error) {
+	return WriteFile(path, func(part io.Writer) error { return config.Save(ctx, part, noProgress) })
 }
 
 func restore(config Config, path string) (Snapshot, error) {
@@ -128,7 +132,7 @@ func TestASnapshotHasWhatWasAcknowledged(t *testing.T) {
 			}
 			config = test.prepare(t, config, stop)
 			path := filepath.Join(t.TempDir(), "snapshot")
-			snapshot, err := config.SaveFile(t.Context(), path, noProgress)
+			snapshot, err := saveFile(t.Context(), config, path)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -225,7 +229,7 @@ func TestBadSnapshots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshot, err := ReadFile(path, noProgress)
+	snapshot, err := ReadFile(path, noProgress, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +253,7 @@ func TestBadSnapshots(t *testing.T) {
 			if err := os.WriteFile(path, test.content, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := ReadFile(path, noProgress); err == nil || !strings.HasPrefix(err.Error(), "the snapshot "+path+" can't be used: "+test.want) {
+			if _, err := ReadFile(path, noProgress, nil); err == nil || !strings.HasPrefix(err.Error(), "the snapshot "+path+" can't be used: "+test.want) {
 				t.Errorf("got error %v, want %s", err, test.want)
 			}
 			config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
@@ -320,7 +324,7 @@ func TestRestoreRefusesADirectory(t *testing.T) {
 func TestRestoreIntoAUsedVolume(t *testing.T) {
 	path, want := saved(t)
 	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
-	for _, directory := range []string{"lost+found", filepath.Join(restoreDir, dataDir, "member")} {
+	for _, directory := range []string{"lost+found", filepath.Join(restoreDir, "member")} {
 		if err := os.MkdirAll(config.path(directory), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -348,7 +352,7 @@ func TestAFailedSaveLeavesTheOldFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := config.SaveFile(t.Context(), path, noProgress)
+	_, err := saveFile(t.Context(), config, path)
 	if want := "there is no database of an embedded etcd in " + config.Dir + ": name the server's data directory with --data-dir, and run this as the same user ("; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got error %v, want %s", err, want)
 	}
@@ -360,7 +364,7 @@ func TestAFailedSaveLeavesTheOldFile(t *testing.T) {
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := config.SaveFile(canceled, path, noProgress); !errors.Is(err, context.Canceled) {
+	if _, err := saveFile(canceled, config, path); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
 	if diff := cmp.Diff([]string{"snapshot"}, files(t, dir)); diff != "" {

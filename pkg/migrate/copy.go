@@ -21,12 +21,22 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
+	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 )
 
 const (
@@ -61,8 +71,8 @@ func encode(codec runtime.Codec, data []byte) ([]byte, error) {
 }
 
 // copyOne makes an object of the target equal to the one that clients use.
-func (s *session) copyOne(ctx context.Context, move move, to target, key string) (written, notable bool, err error) {
-	object, err := s.get(ctx, move.from, key)
+func (m *Migration) copyOne(ctx context.Context, move move, to target, key string) (written, notable bool, err error) {
+	object, err := m.get(ctx, move.from, key)
 	if err != nil {
 		return false, false, err
 	}
@@ -84,31 +94,32 @@ func (s *session) copyOne(ctx context.Context, move move, to target, key string)
 	return true, notable, to.write(ctx, move, key, before, &after)
 }
 
-// difference says how the objects of a target differed from those that clients use.
-type difference struct {
-	revision string
-	// since is a revision of the target from before its objects were read.
-	since   int64
-	objects int
-	written int
-	deleted int
-	// keys are the objects that differed, as namespace/name.
-	keys sets.Set[string]
+// position says how far the objects of a resource have been compared. At its revision, all objects
+// were equal but the pending ones.
+type position struct {
+	revision         string
+	objects, deleted int
+	// pending are objects, as namespace/name, that have been written since they were compared.
+	pending sets.Set[string]
 	// notable are the objects that the state is to name.
 	notable sets.Set[string]
+	// tail collects the objects that clients change.
+	tail *tail
 }
 
-func (d difference) changes() int { return d.written + d.deleted }
+func newPosition(revision string) *position {
+	return &position{revision: revision, pending: sets.New[string](), notable: sets.New[string]()}
+}
 
 // copy makes the objects of a target equal to those that clients use.
-func (s *session) copy(ctx context.Context, move move, to target) (difference, error) {
+func (m *Migration) copy(ctx context.Context, move move, to target) (*position, error) {
 	// A process must not write after another one has continued the migration.
-	if err := s.save(ctx); err != nil {
-		return difference{}, err
+	if err := m.save(ctx); err != nil {
+		return nil, err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
-	found, err := s.compare(ctx, move, to, func(key string, before *held, after *wanted) error {
+	found, err := m.compare(ctx, move, to, func(key string, before *held, after *wanted) error {
 		group.Go(func() error {
 			if err := to.write(ctx, move, key, before, after); err != nil {
 				return fmt.Errorf("writing %s %s: %w", move.GroupResource, key, err)
@@ -119,21 +130,20 @@ func (s *session) copy(ctx context.Context, move move, to target) (difference, e
 	})
 	// The first failure has canceled the rest.
 	if failed := group.Wait(); failed != nil {
-		return difference{}, failed
+		return nil, failed
 	}
 	return found, err
 }
 
 // compare calls a function for each object that differs in a target, or exists in one place only.
 // Its last argument is nil for objects that only the target has.
-func (s *session) compare(ctx context.Context, move move, to target, differs func(key string, before *held, after *wanted) error) (difference, error) {
-	found := difference{keys: sets.New[string](), notable: sets.New[string]()}
-	there, since, err := to.all(ctx, move)
+func (m *Migration) compare(ctx context.Context, move move, to target, differs func(key string, before *held, after *wanted) error) (*position, error) {
+	found := newPosition("")
+	there, err := to.all(ctx, move)
 	if err != nil {
-		return found, err
+		return nil, err
 	}
-	found.since = since
-	found.revision, err = s.list(ctx, move.from, func(object *unstructured.Unstructured) error {
+	found.revision, err = m.list(ctx, move.from, func(object *unstructured.Unstructured) error {
 		found.objects++
 		key := keyOf(object)
 		var before *held
@@ -148,22 +158,21 @@ func (s *session) compare(ctx context.Context, move move, to target, differs fun
 		if err != nil {
 			return fmt.Errorf("the object %s: %w", key, err)
 		}
-		s.meter.add(after.size)
+		m.meter.add(after.size)
 		if before != nil && before.content == after.content {
 			return nil
 		}
-		found.written++
-		found.keys.Insert(key)
+		found.pending.Insert(key)
 		return differs(key, before, &after)
 	})
 	if err != nil {
-		return found, err
+		return nil, err
 	}
 	for key, before := range there {
 		found.deleted++
-		found.keys.Insert(key)
+		found.pending.Insert(key)
 		if err := differs(key, &before, nil); err != nil {
-			return found, err
+			return nil, err
 		}
 	}
 	return found, nil
@@ -173,15 +182,413 @@ func (s *session) compare(ctx context.Context, move move, to target, differs fun
 var errDiffers = errors.New("the server's objects differ from kube-apiserver's")
 
 // verify compares all objects, and returns errDiffers if some differ.
-func (s *session) verify(ctx context.Context, move move, to target) (difference, error) {
-	found, err := s.compare(ctx, move, to, func(string, *held, *wanted) error { return nil })
-	if err != nil || found.changes() == 0 {
+func (m *Migration) verify(ctx context.Context, move move, to target) (*position, error) {
+	found, err := m.compare(ctx, move, to, func(string, *held, *wanted) error { return nil })
+	if err != nil || len(found.pending) == 0 {
 		return found, err
 	}
 	hint := ""
-	if s.state.Returning {
+	if m.state.Returning {
 		hint = "; a webhook or a policy may change or refuse what is written"
 	}
-	keys := sets.List(found.keys)
-	return found, fmt.Errorf("%w: %d of %s, such as %v%s", errDiffers, found.changes(), move.GroupResource, keys[:min(len(keys), maxNamed)], hint)
+	keys := sets.List(found.pending)
+	return nil, fmt.Errorf("%w: %d of %s, such as %v%s", errDiffers, len(keys), move.GroupResource, keys[:min(len(keys), maxNamed)], hint)
+}
+
+const (
+	// maxPasses is how often all objects are copied if their changes can't be followed.
+	maxPasses = 3
+	// maxRounds is how often objects that were written under the freeze are compared again.
+	maxRounds = 3
+	// maxFollows is how often changes are copied before the freeze, so that few are left for it.
+	maxFollows = 10
+	// fewChanges is how many changes are few enough to copy the next under the freeze.
+	fewChanges = 100
+)
+
+// keyOf returns the key of an object among those of its resource.
+func keyOf(object metav1.Object) string { return path.Join(object.GetNamespace(), object.GetName()) }
+
+// objectAt returns a client for an object, and its name.
+func objectAt(client dynamic.NamespaceableResourceInterface, key string) (dynamic.ResourceInterface, string) {
+	namespace, name := path.Split(key)
+	if namespace == "" {
+		return client, name
+	}
+	return client.Namespace(path.Clean(namespace)), name
+}
+
+// get returns an object, or nil if there is none.
+func (m *Migration) get(ctx context.Context, from schema.GroupVersionResource, key string) (*unstructured.Unstructured, error) {
+	client, name := objectAt(m.dynamic.Resource(from), key)
+	object, err := client.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return object, err
+}
+
+// revisionNow returns a revision with all acknowledged writes of a resource, and the number of its
+// objects. The number is negative if the server does not say.
+func (m *Migration) revisionNow(ctx context.Context, from schema.GroupVersionResource) (revision string, count int, err error) {
+	list, err := m.dynamic.Resource(from).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return "", 0, fmt.Errorf("reading the %s: %w", from.GroupResource(), err)
+	}
+	count = len(list.Items)
+	if list.GetContinue() != "" {
+		more := list.GetRemainingItemCount()
+		if more == nil {
+			return list.GetResourceVersion(), -1, nil
+		}
+		count += int(*more)
+	}
+	return list.GetResourceVersion(), count, nil
+}
+
+// follow copies changed and pending objects, and returns how many differed.
+func (m *Migration) follow(ctx context.Context, move move, position *position, to target) (int, error) {
+	now, _, err := m.revisionNow(ctx, move.from)
+	if err != nil {
+		return 0, err
+	}
+	changed, err := position.tail.until(ctx, now)
+	if err != nil {
+		return 0, err
+	}
+	position.revision, position.pending = now, position.pending.Union(changed)
+	return m.copyPending(ctx, move, position, to)
+}
+
+// copyPending copies the pending objects, and returns how many differed. Those are pending again.
+func (m *Migration) copyPending(ctx context.Context, move move, position *position, to target) (int, error) {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	var mu sync.Mutex
+	written := sets.New[string]()
+	for key := range position.pending {
+		group.Go(func() error {
+			differed, notable, err := m.copyOne(ctx, move, to, key)
+			if err != nil {
+				return fmt.Errorf("copying the object %s of %s: %w", key, move.GroupResource, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if differed {
+				written.Insert(key)
+			}
+			position.notable.Delete(key)
+			if notable {
+				position.notable.Insert(key)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return 0, err
+	}
+	position.pending = written
+	return len(written), nil
+}
+
+// copyWhileUsed copies all objects, and then changes until few are left.
+func (m *Migration) copyWhileUsed(ctx context.Context, moves []move, to target) error {
+	for range maxPasses {
+		err := m.copyAllObjects(ctx, moves, to)
+		if err == nil {
+			err = m.catchUp(ctx, moves, to)
+		}
+		if !expired(err) {
+			return err
+		}
+		m.stopFollowing()
+		m.progress("copying all objects again: %v", err)
+	}
+	return nil // All are compared under the freeze.
+}
+
+// copyAllObjects makes two passes over all objects, and collects changes meanwhile. The first pass
+// copies the objects, and the second compares their content.
+func (m *Migration) copyAllObjects(ctx context.Context, moves []move, to target) error {
+	m.stopFollowing()
+	following, stop := context.WithCancel(ctx)
+	m.stopTails = stop
+	positions, tails := map[string]*position{}, map[string]*tail{}
+	for _, move := range moves {
+		now, _, err := m.revisionNow(ctx, move.from)
+		if err != nil {
+			return err
+		}
+		if tails[move.Resource], err = m.tail(following, move.from, now); err != nil {
+			return err
+		}
+	}
+	for range 2 {
+		if err := m.beginPass(ctx, moves); err != nil {
+			return err
+		}
+		differed := 0
+		for _, move := range moves {
+			// What has changed so far is read now.
+			if _, _, err := tails[move.Resource].take(0); err != nil {
+				return err
+			}
+			found, err := m.copy(ctx, move, to)
+			if err != nil {
+				return err
+			}
+			m.progress("%d %s: %d copied, %d deleted", found.objects, move.GroupResource, len(found.pending)-found.deleted, found.deleted)
+			differed += len(found.pending)
+			found.tail, positions[move.Resource] = tails[move.Resource], found
+		}
+		if differed == 0 {
+			break
+		}
+	}
+	m.positions = positions
+	return nil
+}
+
+// stopFollowing ends the watches, and forgets all positions.
+func (m *Migration) stopFollowing() {
+	if m.stopTails != nil {
+		m.stopTails()
+	}
+	m.positions, m.stopTails = nil, nil
+}
+
+// catchUp copies changes until few are left.
+func (m *Migration) catchUp(ctx context.Context, moves []move, to target) error {
+	for range maxFollows {
+		differed := 0
+		for _, move := range moves {
+			position := m.positions[move.Resource]
+			if position == nil {
+				continue
+			}
+			count, err := m.follow(ctx, move, position, to)
+			if err != nil {
+				return err
+			}
+			m.progress("%d %s have changed since, and were copied", count, move.GroupResource)
+			differed += count
+		}
+		if differed <= fewChanges {
+			break
+		}
+	}
+	return nil
+}
+
+// expired reports whether an error means that objects can't be followed any further.
+func expired(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// copyFrozen makes all objects equal while no client writes. It compares only the objects that have
+// changed since the last comparison, and the number of objects. Another process does not know what
+// was compared, and compares all objects.
+func (m *Migration) copyFrozen(ctx context.Context, moves []move, to target) (map[string]*position, error) {
+	positions := map[string]*position{}
+	var lock sync.Mutex
+	// All wait for their watches at the same time.
+	group, following := errgroup.WithContext(ctx)
+	for _, move := range moves {
+		known := m.positions[move.Resource]
+		if known == nil {
+			continue
+		}
+		group.Go(func() error {
+			err := m.followFrozen(following, move, known, to)
+			if expired(err) || errors.Is(err, errDiffers) {
+				m.progress("comparing all objects: %v", err)
+				return nil
+			}
+			lock.Lock()
+			defer lock.Unlock()
+			positions[move.Resource] = known
+			return err
+		})
+	}
+	err := group.Wait()
+	m.stopFollowing()
+	others := slices.DeleteFunc(slices.Clone(moves), func(move move) bool { return positions[move.Resource] != nil })
+	if err != nil || len(others) == 0 {
+		return positions, err
+	}
+	if err := m.beginPass(ctx, others); err != nil {
+		return nil, err
+	}
+	for _, move := range others {
+		if _, err := m.copy(ctx, move, to); err != nil {
+			return nil, err
+		}
+	}
+	// Nothing may have changed since. A write that was admitted before the freeze may have come
+	// after the first pass.
+	if err := m.beginPass(ctx, others); err != nil {
+		return nil, err
+	}
+	for _, move := range others {
+		if positions[move.Resource], err = m.verify(ctx, move, to); err != nil {
+			return nil, err
+		}
+	}
+	return positions, nil
+}
+
+// followFrozen copies the last changes of a resource, or returns errDiffers if objects still
+// differ.
+func (m *Migration) followFrozen(ctx context.Context, move move, position *position, to target) error {
+	differed, err := m.follow(ctx, move, position, to)
+	for round := 0; err == nil && differed > 0 && round < maxRounds; round++ {
+		differed, err = m.copyPending(ctx, move, position, to)
+	}
+	if err != nil {
+		return err
+	}
+	_, here, err := m.revisionNow(ctx, move.from)
+	if err != nil {
+		return err
+	}
+	there, err := to.count(ctx, move)
+	if err != nil {
+		return err
+	}
+	if differed > 0 || here != there {
+		return fmt.Errorf("%w: there are %d and %d %s, and %d have just been written", errDiffers, here, there, move.GroupResource, differed)
+	}
+	position.objects = here
+	return nil
+}
+
+const (
+	// followTimeout bounds the wait for a watch to reach a revision.
+	followTimeout = 20 * time.Second
+	// watchSeconds is how long a watch lasts. Servers send a bookmark two seconds before its end:
+	// all changes up to then have been sent.
+	watchSeconds = 3
+)
+
+// tail collects the changed objects of a resource until its context ends. Servers keep changes for
+// less time than it takes to copy many objects.
+type tail struct {
+	client metadata.ResourceInterface
+	from   schema.GroupVersionResource
+
+	lock sync.Mutex
+	// changed are the objects, as namespace/name, that have changed up to the revision reached.
+	changed sets.Set[string]
+	reached int64
+	// err is the reason why nothing more is collected.
+	err error
+	// renew ends the present watch, since the next begins with a bookmark.
+	renew context.CancelFunc
+}
+
+// tail begins to collect the objects that change after a revision.
+func (m *Migration) tail(ctx context.Context, from schema.GroupVersionResource, after string) (*tail, error) {
+	reached, err := revisionOf(after)
+	if err != nil {
+		return nil, err
+	}
+	t := &tail{client: m.metadata.Resource(from), from: from, changed: sets.New[string](), reached: reached, renew: func() {}}
+	go t.run(ctx)
+	return t, nil
+}
+
+func (t *tail) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := t.watch(ctx); err != nil {
+			t.lock.Lock()
+			defer t.lock.Unlock()
+			t.err = fmt.Errorf("watching the %s: %w", t.from.GroupResource(), err)
+			return
+		}
+		_ = wait(ctx, pollInterval) // A proxy may end each watch at once.
+	}
+}
+
+// watch collects the events of one watch until it ends. It asks only for metadata.
+func (t *tail) watch(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t.lock.Lock()
+	t.renew = cancel
+	after := fmt.Sprint(t.reached)
+	t.lock.Unlock()
+	seconds := int64(watchSeconds)
+	watcher, err := t.client.Watch(ctx, metav1.ListOptions{ResourceVersion: after, AllowWatchBookmarks: true, TimeoutSeconds: &seconds})
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer watcher.Stop()
+	for event := range watcher.ResultChan() {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := t.add(event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tail) add(event watch.Event) error {
+	if event.Type == watch.Error {
+		return apierrors.FromObject(event.Object)
+	}
+	object, err := meta.Accessor(event.Object)
+	if err != nil {
+		return err
+	}
+	reached, err := revisionOf(object.GetResourceVersion())
+	if err != nil {
+		return err
+	}
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	if event.Type != watch.Bookmark {
+		t.changed.Insert(keyOf(object))
+	}
+	t.reached = reached
+	return nil
+}
+
+// take returns the objects that have changed since it last did, once a revision is reached.
+func (t *tail) take(goal int64) (changed sets.Set[string], reached int64, err error) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	if t.err == nil && t.reached >= goal {
+		changed, t.changed = t.changed, sets.New[string]()
+	}
+	return changed, t.reached, t.err
+}
+
+// until returns the objects that have changed up to a revision or later, except those it returned
+// before.
+func (t *tail) until(ctx context.Context, revision string) (sets.Set[string], error) {
+	goal, err := revisionOf(revision)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, followTimeout)
+	defer cancel()
+	for renewed := false; ; renewed = true {
+		changed, reached, err := t.take(goal)
+		if err != nil || reached >= goal {
+			return changed, err
+		}
+		if !renewed {
+			t.lock.Lock()
+			t.renew()
+			t.lock.Unlock()
+		}
+		if err := wait(ctx, pollInterval); err != nil {
+			return nil, fmt.Errorf("a watch of the %s has come to the revision %d only, and not to %s: %w", t.from.GroupResource(), reached, revision, err)
+		}
+	}
 }

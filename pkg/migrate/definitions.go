@@ -24,14 +24,19 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 
@@ -47,45 +52,18 @@ func (m *Migration) definitionClient() dynamic.ResourceInterface {
 	return m.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 }
 
-// definition has the fields of a CustomResourceDefinition that matter here.
+// definition is a CustomResourceDefinition, and the object that it was read from.
 type definition struct {
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              struct {
-		Group string `json:"group"`
-		Names struct {
-			Plural string `json:"plural"`
-			Kind   string `json:"kind"`
-		} `json:"names"`
-		Scope    string `json:"scope"`
-		Versions []struct {
-			Name    string `json:"name"`
-			Served  bool   `json:"served"`
-			Storage bool   `json:"storage"`
-		} `json:"versions"`
-		Conversion json.RawMessage `json:"conversion,omitempty"`
-	} `json:"spec"`
-	Status struct {
-		StoredVersions []string           `json:"storedVersions,omitempty"`
-		Conditions     []metav1.Condition `json:"conditions,omitempty"`
-	} `json:"status"`
-	// object is the whole definition.
+	apiextensionsv1.CustomResourceDefinition
 	object *unstructured.Unstructured
-}
-
-// established reports whether kube-apiserver has accepted the names.
-func (d definition) established() bool {
-	return meta.IsStatusConditionTrue(d.Status.Conditions, "Established")
 }
 
 // converts reports whether a webhook converts between the versions.
 func (d definition) converts() bool { return byWebhook(d.Spec.Conversion) }
 
 // byWebhook reports whether a webhook does a conversion.
-func byWebhook(conversion json.RawMessage) bool {
-	var of struct {
-		Strategy string `json:"strategy"`
-	}
-	return json.Unmarshal(conversion, &of) == nil && of.Strategy == "Webhook"
+func byWebhook(conversion *apiextensionsv1.CustomResourceConversion) bool {
+	return conversion != nil && conversion.Strategy == apiextensionsv1.WebhookConverter
 }
 
 // served returns the names of the versions that clients have, see cluster.ServedAnnotation.
@@ -106,12 +84,7 @@ func (d definition) hidden() bool { return len(d.servedByKube()) == 0 }
 
 // has reports whether there is a version, served or not.
 func (d definition) has(name string) bool {
-	for _, version := range d.Spec.Versions {
-		if version.Name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.Spec.Versions, func(version apiextensionsv1.CustomResourceDefinitionVersion) bool { return version.Name == name })
 }
 
 // stored returns the resource in its storage version.
@@ -133,15 +106,10 @@ func (m *Migration) definitions(ctx context.Context) ([]definition, error) {
 	}
 	var found []definition
 	for _, item := range list.Items {
-		var d definition
-		content, err := item.MarshalJSON()
-		if err == nil {
-			err = json.Unmarshal(content, &d)
-		}
-		if err != nil {
+		d := definition{object: &item}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &d.CustomResourceDefinition); err != nil {
 			return nil, fmt.Errorf("the CustomResourceDefinition %s can't be read: %w", item.GetName(), err)
 		}
-		d.object = &item
 		if d.Spec.Group == m.config.Group {
 			found = append(found, d)
 		}
@@ -168,12 +136,11 @@ func (m *Migration) moves(ctx context.Context) ([]move, error) {
 
 // storeOf returns the server's store for a definition's resource, or nil.
 func (m *Migration) storeOf(d definition) *keys.Objects {
-	for i := range m.config.Stores {
-		if m.config.Stores[i].Resource == d.Spec.Names.Plural {
-			return &m.config.Stores[i]
-		}
+	i := slices.IndexFunc(m.config.Stores, func(store keys.Objects) bool { return store.Resource == d.Spec.Names.Plural })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &m.config.Stores[i]
 }
 
 // move is a resource that moves.
@@ -222,46 +189,41 @@ func continueAfter(err error) string {
 	return status.Status().Continue
 }
 
-// digests returns hashes of each definition's UID and fields of its spec, by name. They leave out
-// this program's own changes.
-func (s *session) digests(found []definition) (map[string]map[string]string, error) {
-	all := map[string]map[string]string{}
+// Digest identifies a definition.
+type Digest struct {
+	UID types.UID `json:"uid"`
+	// Spec is a hash.
+	Spec string `json:"spec"`
+}
+
+// digests returns a Digest of each definition, by name. They leave out this program's own changes.
+func (m *Migration) digests(found []definition) (map[string]Digest, error) {
+	all := map[string]Digest{}
 	for _, d := range found {
 		object := d.object.DeepCopy()
-		if err := errors.Join(s.withoutBypass(d, object), cluster.Unhide(object)); err != nil {
+		if err := errors.Join(m.withoutBypass(d, object), cluster.Unhide(object)); err != nil {
 			return nil, fmt.Errorf("the CustomResourceDefinition %s can't be read: %w", d.Name, err)
 		}
 		// A renewed certificate changes nothing about the objects.
 		unstructured.RemoveNestedField(object.Object, "spec", "conversion", "webhook", "clientConfig", "caBundle")
-		digests := map[string]string{"metadata.uid": string(d.UID)}
-		spec, _, err := unstructured.NestedMap(object.Object, "spec")
+		spec, err := json.Marshal(object.Object["spec"])
 		if err != nil {
 			return nil, err
 		}
-		for field, value := range spec {
-			data, err := json.Marshal(value)
-			if err != nil {
-				return nil, err
-			}
-			sum := sha256.Sum256(data)
-			digests["spec."+field] = hex.EncodeToString(sum[:16])
-		}
-		all[d.Name] = digests
+		sum := sha256.Sum256(spec)
+		all[d.Name] = Digest{d.UID, hex.EncodeToString(sum[:16])}
 	}
 	return all, nil
 }
 
 // unchanged returns an error if the definitions have changed since the migration began. The plan
 // was about the earlier ones, and the objects were copied for them.
-func (s *session) unchanged(ctx context.Context) error {
-	if s.state.Definitions == nil {
-		return nil // An older release has begun it.
-	}
-	found, err := s.definitions(ctx)
+func (m *Migration) unchanged(ctx context.Context) error {
+	found, err := m.definitions(ctx)
 	if err != nil {
 		return err
 	}
-	now, err := s.digests(found)
+	now, err := m.digests(found)
 	if err != nil {
 		return err
 	}
@@ -271,32 +233,267 @@ func (s *session) unchanged(ctx context.Context) error {
 			changes = append(changes, d.Name+" is being deleted")
 		}
 	}
-	for _, name := range sets.List(sets.KeySet(now).Union(sets.KeySet(s.state.Definitions))) {
-		before, known := s.state.Definitions[name]
+	for _, name := range sets.List(sets.KeySet(now).Union(sets.KeySet(m.state.Definitions))) {
+		before, known := m.state.Definitions[name]
 		after, exists := now[name]
 		switch {
 		case !exists:
 			changes = append(changes, name+" is gone")
 		case !known:
 			changes = append(changes, name+" is new")
-		case !maps.Equal(before, after):
-			changes = append(changes, name+" has another "+strings.Join(differing(before, after), ", "))
+		case before.UID != after.UID:
+			changes = append(changes, name+" was deleted and created again")
+		case before != after:
+			changes = append(changes, name+" has another spec")
 		}
 	}
 	if len(changes) == 0 {
 		return nil
 	}
 	return fmt.Errorf("the CustomResourceDefinitions of %s have changed since the migration began: %s; clients use them as before: "+
-		"change them back and run this again, or run \"migrate abort\", and then plan and run a migration of what they define now", s.state.Group, strings.Join(changes, "; "))
+		"change them back and run this again, or run \"migrate abort\", and then plan and run a migration of what they define now", m.state.Group, strings.Join(changes, "; "))
 }
 
-// differing returns the keys whose values differ.
-func differing(before, after map[string]string) (keys []string) {
-	for key := range sets.KeySet(before).Union(sets.KeySet(after)) {
-		if before[key] != after[key] {
-			keys = append(keys, key)
+// Two ways lead past the APIServices to kube-apiserver's own objects. The API offers no other way
+// to do what each of them does.
+//
+//   - BypassVersion reads and writes kube-apiserver's objects without its etcd. It is a version of
+//     its own, so that no APIService sends its requests to the server. Neither the policy that
+//     freezes writes nor the definition's conversion may apply to it. It has no schema and no
+//     subresources, since objects move as they are, with their status, valid or not. So a policy
+//     reserves it for the user that moves them.
+//   - local reads kube-apiserver's objects in the versions that clients use, while the definitions are
+//     not hidden. That fills its caches before clients come, and finds late writes. It changes nothing,
+//     and so needs no version.
+
+// BypassVersion is a version of each resource that only exists while objects move back. In it
+// kube-apiserver reads and writes the objects in its own etcd. All other versions lead to the server.
+const BypassVersion = cluster.BypassVersion
+
+// bypassTimeout bounds the wait for kube-apiserver to serve a new version.
+const bypassTimeout = time.Minute
+
+// bypass returns the resource in BypassVersion.
+func (m move) bypass() schema.GroupVersionResource {
+	return m.from.GroupResource().WithVersion(BypassVersion)
+}
+
+// movesBack returns the resources that move back. Without kube-apiserver's etcd it adds
+// BypassVersion to all definitions, unless they have it.
+func (m *Migration) movesBack(ctx context.Context) ([]move, error) {
+	if m.config.KubeEtcd == nil {
+		if err := m.addBypass(ctx); err != nil {
+			return nil, err
 		}
 	}
-	slices.Sort(keys)
-	return keys
+	return m.moves(ctx)
+}
+
+// addBypass makes kube-apiserver serve its own objects in BypassVersion. Conversion only changes
+// the name of the version, and calls no webhook.
+func (m *Migration) addBypass(ctx context.Context) error {
+	found, err := m.definitions(ctx)
+	if err != nil {
+		return err
+	}
+	conversions := map[string]*apiextensionsv1.CustomResourceConversion{}
+	maps.Copy(conversions, m.state.Conversions)
+	for _, d := range found {
+		if _, saved := conversions[d.Name]; !saved || !d.has(BypassVersion) {
+			conversions[d.Name] = d.Spec.Conversion
+		}
+	}
+	m.state.Conversions = conversions
+	// The state has to have the conversions before the definitions change.
+	if err := m.save(ctx); err != nil {
+		return err
+	}
+	me, err := m.user(ctx)
+	if err != nil {
+		return err
+	}
+	if err := cluster.Apply(ctx, m.dynamic, m.dryRun, m.denying(m.bypassName(), []string{BypassVersion}, "request.userInfo.username == "+strconv.Quote(me))...); err != nil {
+		return err
+	}
+	if err := cluster.Settle(ctx); err != nil {
+		return err
+	}
+	if err := m.addVersions(ctx); err != nil {
+		return err
+	}
+	for _, d := range found {
+		err := eventually(ctx, bypassTimeout, func(ctx context.Context) error {
+			_, err := m.dynamic.Resource(d.stored().GroupResource().WithVersion(BypassVersion)).List(ctx, metav1.ListOptions{Limit: 1})
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("kube-apiserver does not serve the version %s of %s: %w", BypassVersion, d.Name, err)
+		}
+	}
+	return nil
+}
+
+func (m *Migration) addVersions(ctx context.Context) error {
+	return m.updateDefinitions(ctx, "adding the version "+BypassVersion+" to", func(_ definition, definition *unstructured.Unstructured) error {
+		m.setCopyAnnotation(definition, keys.CopyKept)
+		versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
+		if err != nil {
+			return err
+		}
+		_ = unstructured.SetNestedMap(definition.Object, map[string]any{"strategy": "None"}, "spec", "conversion")
+		return unstructured.SetNestedSlice(definition.Object, append(withoutVersion(versions), map[string]any{
+			"name": BypassVersion, "served": true, "storage": false,
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+		}), "spec", "versions")
+	})
+}
+
+// removeBypass removes BypassVersion.
+func (m *Migration) removeBypass(ctx context.Context) error {
+	err := m.define(ctx, "removing the version "+BypassVersion+" from", "", func(*unstructured.Unstructured) error { return nil })
+	if err != nil {
+		return err
+	}
+	return m.allow(ctx, m.bypassName())
+}
+
+// forgetBypass removes BypassVersion, and forgets the conversions from before it.
+func (m *Migration) forgetBypass(ctx context.Context) error {
+	if err := m.removeBypass(ctx); err != nil {
+		return err
+	}
+	m.state.Conversions = nil
+	return m.save(ctx)
+}
+
+// hide makes kube-apiserver serve its own objects no longer. It ends its watches of them, and forgets their history.
+func (m *Migration) hide(ctx context.Context, annotation string) error {
+	return m.define(ctx, "ending the watches of", annotation, cluster.Hide)
+}
+
+// serve makes kube-apiserver serve its own objects again. Their history begins then.
+func (m *Migration) serve(ctx context.Context, annotation string) error {
+	return m.define(ctx, "serving again the versions of", annotation, cluster.Unhide)
+}
+
+// define changes all definitions, and removes BypassVersion, which an earlier run without kube-apiserver's etcd may
+// have left. The annotation tells the server of custom resources what to do with its copy.
+func (m *Migration) define(ctx context.Context, doing, annotation string, change func(*unstructured.Unstructured) error) error {
+	return m.updateDefinitions(ctx, doing, func(d definition, definition *unstructured.Unstructured) error {
+		m.setCopyAnnotation(definition, annotation)
+		if err := m.withoutBypass(d, definition); err != nil {
+			return err
+		}
+		return change(definition)
+	})
+}
+
+// annotate tells the server of custom resources what to do with its copies.
+func (m *Migration) annotate(ctx context.Context, annotation string) error {
+	if !m.config.Defined {
+		return nil
+	}
+	return m.updateDefinitions(ctx, "annotating", func(_ definition, definition *unstructured.Unstructured) error {
+		m.setCopyAnnotation(definition, annotation)
+		return nil
+	})
+}
+
+// updateDefinitions updates all definitions of the group that a function changes. If one update is refused, it makes
+// the others before it returns the error.
+func (m *Migration) updateDefinitions(ctx context.Context, doing string, change func(d definition, object *unstructured.Unstructured) error) error {
+	found, err := m.definitions(ctx)
+	if err != nil {
+		return err
+	}
+	var refused error
+	for _, d := range found {
+		err := cluster.UpdateDefinition(ctx, m.dynamic, d.Name, m.dryRun, func(object *unstructured.Unstructured) error { return change(d, object) })
+		if err != nil && refused == nil {
+			refused = fmt.Errorf("%s the CustomResourceDefinition %s: %w", doing, d.Name, err)
+		}
+	}
+	return refused
+}
+
+// setCopyAnnotation tells the server of custom resources what to do with its copy of a definition.
+func (m *Migration) setCopyAnnotation(definition *unstructured.Unstructured, value string) {
+	if m.config.Defined {
+		cluster.Annotate(definition, keys.CopyAnnotation, value)
+	}
+}
+
+// withoutBypass removes BypassVersion from a definition, and restores the conversion from before it.
+func (m *Migration) withoutBypass(d definition, definition *unstructured.Unstructured) error {
+	versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	if err != nil || !d.has(BypassVersion) {
+		return err
+	}
+	if saved := m.state.Conversions[d.Name]; saved != nil {
+		conversion, err := runtime.DefaultUnstructuredConverter.ToUnstructured(saved)
+		if err != nil {
+			return err
+		}
+		_ = unstructured.SetNestedMap(definition.Object, conversion, "spec", "conversion")
+	}
+	return unstructured.SetNestedSlice(definition.Object, withoutVersion(versions), "spec", "versions")
+}
+
+// withoutVersion returns the versions without BypassVersion.
+func withoutVersion(versions []any) []any {
+	return slices.DeleteFunc(versions, func(version any) bool {
+		named, ok := version.(map[string]any)
+		return ok && named["name"] == BypassVersion
+	})
+}
+
+// fillTimeout bounds the wait for kube-apiserver to read the objects. Writes of clients wait, too.
+const fillTimeout = 20 * time.Second
+
+// fillCaches makes kube-apiserver fill the watch caches of all versions while clients still use the
+// server. Otherwise it fills them when the first client comes, and answers lists with 429 until
+// then. A failure is only reported.
+func (m *Migration) fillCaches(ctx context.Context) error {
+	found, err := m.definitions(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
+	defer cancel()
+	for _, d := range found {
+		for _, version := range d.served() {
+			from := local(d.stored().GroupResource().WithVersion(version))
+			err := cluster.Eventually(ctx, pollInterval, func(ctx context.Context) error {
+				return cluster.FillWatchCache(ctx, m.kube.Discovery().RESTClient(), path.Join("/apis", from.Group, from.Version, from.Resource))
+			})
+			if err != nil {
+				m.progress("kube-apiserver has not read the %s in the version %s yet, and may have clients try again until it has: %v", d.Name, version, err)
+			}
+		}
+	}
+	return nil
+}
+
+// local returns a name of a resource under which kube-apiserver always serves its own objects.
+// kube-apiserver finds the definition by the resource, a dot and the group, and the APIService by
+// the group alone. So things.apps.example of com are things of apps.example.com. Groups of
+// definitions have a dot, so that com has no APIService.
+func local(resource schema.GroupVersionResource) schema.GroupVersionResource {
+	last := strings.LastIndex(resource.Group, ".")
+	return schema.GroupVersionResource{Group: resource.Group[last+1:], Version: resource.Version, Resource: resource.Resource + "." + resource.Group[:max(last, 0)]}
+}
+
+// fixRegister and fixUnregister return what makes clients use the server, or kube-apiserver.
+func (m *Migration) fixRegister() string {
+	if m.config.Defined {
+		return "register the group with \"crd-apiserver register\""
+	}
+	return "apply the server's APIServices"
+}
+
+func (m *Migration) fixUnregister() string {
+	if m.config.Defined {
+		return fmt.Sprintf("run \"crd-apiserver unregister --groups=%s\"", m.config.Group)
+	}
+	return "delete the APIService: kube-apiserver creates it again for the definitions"
 }

@@ -18,16 +18,18 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
+	"path"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -67,42 +69,40 @@ func TestChangedDefinitions(t *testing.T) {
 		"labels":             {usualDefinition, []string{in(usualDefinition, `"metadata": {`, `"metadata": {"labels": {"a": "b"}, `)}, ""},
 		"status":             {usualDefinition, []string{in(usualDefinition, `["v1"]`, `["v1", "v1beta1"]`)}, ""},
 		"a certificate":      {converted, []string{in(converted, `YQ==`, `Yg==`)}, ""},
-		"a conversion":       {converted, []string{in(converted, `https://a`, `https://b`)}, "things.example.com has another spec.conversion"},
-		"a schema":           {usualDefinition, []string{in(usualDefinition, `"name": "v1", `, `"name": "v1", "schema": {}, `)}, "things.example.com has another spec.versions"},
-		"scope and names":    {usualDefinition, []string{in(in(usualDefinition, `"Namespaced"`, `"Cluster"`), `"Thing"`, `"Other"`)}, "things.example.com has another spec.names, spec.scope"},
+		"a conversion":       {converted, []string{in(converted, `https://a`, `https://b`)}, "things.example.com has another spec"},
+		"a schema":           {usualDefinition, []string{in(usualDefinition, `"name": "v1", `, `"name": "v1", "schema": {}, `)}, "things.example.com has another spec"},
 		"another definition": {usualDefinition, []string{usualDefinition, otherDefinition}, "others.example.com is new"},
 		"no definition":      {usualDefinition, nil, "things.example.com is gone"},
-		"made again":         {usualDefinition, []string{in(usualDefinition, `"metadata": {`, `"metadata": {"uid": "2", `)}, "things.example.com has another metadata.uid"},
+		"made again":         {usualDefinition, []string{in(usualDefinition, `"metadata": {`, `"metadata": {"uid": "2", `)}, "things.example.com was deleted and created again"},
 		"a deletion":         {usualDefinition, []string{in(usualDefinition, `"metadata": {`, `"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", `)}, "things.example.com is being deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene := usualScene()
 			scene.definition = test.before
 			m := scene.migration(t, etcd)
-			m.config.Report = func(Progress) {}
 			found, err := m.definitions(t.Context())
 			require.NoError(t, err)
-			_, err = m.begin(t.Context(), Copying, found...)
+			err = m.begin(t.Context(), Copying, found...)
 			require.NoError(t, err)
 			define(t, m, test.after...)
-			c, err := m.resume(t.Context(), anyState) // By another process.
+			err = m.resume(t.Context(), anyState) // By another process.
 			require.NoError(t, err)
 			if test.want == "" {
-				assert.NoError(t, c.unchanged(t.Context()))
+				assert.NoError(t, m.unchanged(t.Context()))
 				return
 			}
 			want := "the CustomResourceDefinitions of example.com have changed since the migration began: " + test.want + "; clients use them as before: " +
 				"change them back and run this again, or run \"migrate abort\", and then plan and run a migration of what they define now"
 			for phase, step := range map[Phase]func(context.Context) error{
-				Copying:   func(ctx context.Context) error { return c.copyAll(ctx, c.there()) },
-				Freezing:  func(ctx context.Context) error { return c.freezeAndCompare(ctx, c.there()) },
-				Switching: func(ctx context.Context) error { return c.switchVersions(ctx) },
+				Copying:   func(ctx context.Context) error { return m.copyAll(ctx, m.forward()) },
+				Freezing:  func(ctx context.Context) error { return m.freezeAndCompare(ctx, m.forward()) },
+				Switching: func(ctx context.Context) error { return m.switchVersions(ctx) },
 			} {
-				c.state.Phase = phase
+				m.state.Phase = phase
 				kube := m.kube.(*kubefake.Clientset)
 				kube.ClearActions()
 				require.EqualError(t, step(t.Context()), want, phase)
-				assert.Equal(t, Copying, c.state.Phase, "after %s", phase)
+				assert.Equal(t, Copying, m.state.Phase, "after %s", phase)
 				thawed := slices.ContainsFunc(kube.Actions(), func(action clienttesting.Action) bool {
 					return action.Matches("get", "prioritylevelconfigurations")
 				})
@@ -125,19 +125,30 @@ func TestOwnChanges(t *testing.T) {
 	scene.inDefinition(`"conversion": {"strategy": "None"}`, webhook)
 	scene.inDefinition(`"name": "v1", `, `"name": "v1", "schema": {"openAPIV3Schema": {"description": "A thing."}}, `)
 	m := scene.migration(t, newMigration(t).config.Etcd)
-	m.config.Report = func(Progress) {}
 	found, err := m.definitions(t.Context())
 	require.NoError(t, err)
-	c, err := m.begin(t.Context(), Copying, found...)
+	err = m.begin(t.Context(), Copying, found...)
 	require.NoError(t, err)
-	c.state.Conversions = map[string]json.RawMessage{"things.example.com": found[0].Spec.Conversion}
+	m.state.Conversions = map[string]*apiextensionsv1.CustomResourceConversion{"things.example.com": found[0].Spec.Conversion}
 	for name, change := range map[string][]string{
 		"a version more": {`"versions": [`, `"versions": [{"name": "migrate", "served": true, "storage": false}, `, webhook, `"conversion": {"strategy": "None"}`},
 		"hidden":         {`"served": true`, `"served": false`, `"metadata": {`, `"metadata": {"annotations": {"crd-apiserver/served": "v1"}, `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			define(t, m, strings.NewReplacer(change...).Replace(scene.definition))
-			assert.NoError(t, c.unchanged(t.Context()))
+			assert.NoError(t, m.unchanged(t.Context()))
 		})
+	}
+}
+
+func TestLocalPath(t *testing.T) {
+	for group, want := range map[string]string{
+		"argoproj.io":                            "/apis/io/v1/workflows.argoproj",
+		"restaurant.programming-kubernetes.info": "/apis/info/v1/workflows.restaurant.programming-kubernetes",
+		// Both groups may have moved.
+		"acme.cert-manager.io": "/apis/io/v1/workflows.acme.cert-manager",
+	} {
+		resource := local(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "workflows"})
+		assert.Equal(t, want, path.Join("/apis", resource.Group, resource.Version, resource.Resource))
 	}
 }

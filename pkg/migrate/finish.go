@@ -21,21 +21,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 // endOfWatches is how long watches of the copies may last after the switch. By then kube-apiserver has answered all
@@ -53,28 +47,29 @@ const deletionTimeout = 10 * time.Minute
 func (m *Migration) Finish(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s, err := m.resume(ctx, func(state State) error { return m.finishable(ctx, state) })
+	err := m.resume(ctx, func(state State) error { return m.finishable(ctx, state) })
 	if err != nil {
 		return err
 	}
-	if err := s.awaitEndOfWatches(ctx); err != nil {
+	// A client that still watches the copies would take their deletion for that of the objects.
+	if err := wait(ctx, time.Until(m.state.Switched.Add(endOfWatches))); err != nil {
 		return err
 	}
-	if err := m.finishable(ctx, s.state); err != nil {
+	if err := m.finishable(ctx, m.state); err != nil {
 		return err
 	}
 	switch {
-	case s.state.Phase == Returned:
-		err = s.finishBack(ctx)
-	case s.config.Defined:
-		err = s.finishDefined(ctx)
+	case m.state.Phase == Returned:
+		err = m.finishBack(ctx)
+	case m.config.Defined:
+		err = m.finishDefined(ctx)
 	default:
-		err = s.deleteDefinitions(ctx)
+		err = m.deleteDefinitions(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	return s.forget(ctx)
+	return m.forget(ctx)
 }
 
 // PlanFinish returns what keeps Finish from working, and what it would delete. It changes nothing.
@@ -166,21 +161,6 @@ func (m *Migration) checkAnswering(ctx context.Context, state State) error {
 	return nil
 }
 
-// fixRegister and fixUnregister return what makes clients use the server, or kube-apiserver.
-func (m *Migration) fixRegister() string {
-	if m.config.Defined {
-		return "register the group with \"crd-apiserver register\""
-	}
-	return "apply the server's APIServices"
-}
-
-func (m *Migration) fixUnregister() string {
-	if m.config.Defined {
-		return fmt.Sprintf("run \"crd-apiserver unregister --groups=%s\"", m.config.Group)
-	}
-	return "delete the APIService: kube-apiserver creates it again for the definitions"
-}
-
 // movedVersions returns the APIServices of the versions that clients had before the objects moved.
 func (m *Migration) movedVersions(ctx context.Context) (sets.Set[string], error) {
 	moved := sets.New[string]()
@@ -232,136 +212,28 @@ func (p *plan) noteCopies(ctx context.Context, state State) error {
 	return nil
 }
 
-// awaitEndOfWatches waits until no client watches the copies. Such a client would take their
-// deletion for that of the objects.
-func (s *session) awaitEndOfWatches(ctx context.Context) error {
-	return wait(ctx, time.Until(s.state.Switched.Add(endOfWatches)))
-}
-
 // finishBack removes the server's copies.
-func (s *session) finishBack(ctx context.Context) error {
-	if err := s.removeCopies(ctx); err != nil {
+func (m *Migration) finishBack(ctx context.Context) error {
+	if err := m.removeCopies(ctx); err != nil {
 		return err
 	}
 	// The group may have been registered again meanwhile.
-	s.optional(leftOver, s.allowCopies(ctx))
-	return s.annotate(ctx, "")
-}
-
-// checkWritten returns an error if kube-apiserver has objects that were written there past the server, as while no
-// APIService led to it. They would be deleted or overwritten as copies. Without a migration, all are such objects.
-// While kube-apiserver hides them, only BypassVersion and its etcd show them.
-func (m *Migration) checkWritten(ctx context.Context, state State) error {
-	if state.Phase != "" && (state.Phase != Moved || state.Revisions == nil) {
-		return nil // An aborted way back has written some of the copies.
-	}
-	if !m.config.Defined || m.config.DiscardWritten {
-		return nil
-	}
-	bypassed := state.Phase == Moved && len(state.Conversions) > 0
-	moves, err := m.moves(ctx)
-	if err != nil {
-		return err
-	}
-	var (
-		written []string
-		first   move
-	)
-	for _, move := range moves {
-		// All objects of a resource that was defined later are new.
-		moved, _ := strconv.ParseInt(state.Revisions[move.Resource], 10, 64)
-		look := func(object *unstructured.Unstructured, revision int64) error {
-			if revision <= moved || object.GetDeletionTimestamp() != nil {
-				return nil // An earlier process may have deleted it.
-			}
-			lost, err := m.lost(ctx, move, object)
-			if lost {
-				if len(written) == 0 {
-					first = move
-				}
-				written = append(written, move.Resource+"/"+keyOf(object))
-			}
-			return err
-		}
-		if m.config.KubeEtcd != nil {
-			_, err = m.inKubeEtcd().each(ctx, move, func(key string, kv *mvccpb.KeyValue) error {
-				object, err := objectAtKube(move, key, kv.Value)
-				if err != nil {
-					return err
-				}
-				return look(object, kv.ModRevision)
-			})
-		} else if own := move.bypass(); bypassed || !move.hidden {
-			if !bypassed {
-				own = local(move.from)
-			}
-			_, err = m.list(ctx, own, func(object *unstructured.Unstructured) error {
-				object.SetAPIVersion(move.from.GroupVersion().String())
-				revision, err := revisionOf(object.GetResourceVersion())
-				return cmp.Or(err, look(object, revision))
-			})
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if len(written) == 0 {
-		return nil
-	}
-	own, read := local(first.from), "read them"
-	if first.hidden {
-		read = fmt.Sprintf("delete the MutatingAdmissionPolicyBinding %s, set served in the versions of the definition, read them", cluster.CopiesPolicyName(m.config.Group))
-	}
-	return &refusal{
-		fmt.Sprintf("%d objects were written at kube-apiserver past the server, which does not have them like that: %s", len(written), strings.Join(written[:min(maxNamed, len(written))], ", ")),
-		fmt.Sprintf("%s at /apis/%s, and create or change them at the server; --discard-written gives up what is still missing then", read, path.Join(own.Group, own.Version, own.Resource)),
-	}
-}
-
-// lost reports whether the server lacks what kube-apiserver has of an object. Each write changes managedFields and the
-// generation.
-func (m *Migration) lost(ctx context.Context, move move, object *unstructured.Unstructured) (bool, error) {
-	key := move.Prefix + keyOf(object)
-	response, err := m.config.Etcd.Get(ctx, key)
-	if err != nil {
-		return false, fmt.Errorf("reading the server's etcd: %w", err)
-	}
-	if len(response.Kvs) == 0 {
-		return true, nil
-	}
-	data, err := readAtServer(ctx, move, key, response.Kvs[0].Value)
-	if err != nil {
-		return false, err
-	}
-	there := &unstructured.Unstructured{}
-	if err := there.UnmarshalJSON(data); err != nil {
-		return false, err
-	}
-	var contents []content
-	for _, object := range []*unstructured.Unstructured{object.DeepCopy(), there} {
-		object.SetManagedFields(nil)
-		object.SetGeneration(0)
-		encoded, err := atServer{}.encode(move, object)
-		if err != nil {
-			return false, err
-		}
-		contents = append(contents, encoded.content)
-	}
-	return contents[0] != contents[1], nil
+	m.optional(leftOver, m.allowCopies(ctx))
+	return m.annotate(ctx, "")
 }
 
 // finishDefined removes kube-apiserver's copies and leaves the definitions.
-func (s *session) finishDefined(ctx context.Context) error {
-	moves, err := s.movesBack(ctx)
+func (m *Migration) finishDefined(ctx context.Context) error {
+	moves, err := m.movesBack(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.checkWritten(ctx, s.state); err != nil {
-		return errors.Join(err, s.removeBypass(ctx))
+	if err := m.checkWritten(ctx, m.state); err != nil {
+		return errors.Join(err, m.removeBypass(ctx))
 	}
-	copies := s.atKube()
+	copies := m.atKube()
 	for _, move := range moves {
-		found, _, err := copies.all(ctx, move)
+		found, err := copies.all(ctx, move)
 		if err != nil {
 			return err
 		}
@@ -370,22 +242,22 @@ func (s *session) finishDefined(ctx context.Context) error {
 				return fmt.Errorf("deleting kube-apiserver's copy of %s %s, so that the definition is not as it was: run this again; with --kube-etcd-servers, no webhook or policy can refuse it: %w", move.GroupResource, key, err)
 			}
 		}
-		s.progress("kube-apiserver has no %s of its own", move.GroupResource)
+		m.progress("kube-apiserver has no %s of its own", move.GroupResource)
 	}
-	return s.removeBypass(ctx)
+	return m.removeBypass(ctx)
 }
 
 // deleteDefinitions deletes the definitions, and with them kube-apiserver's copies.
-func (s *session) deleteDefinitions(ctx context.Context) error {
-	found, err := s.definitions(ctx)
+func (m *Migration) deleteDefinitions(ctx context.Context) error {
+	found, err := m.definitions(ctx)
 	if err != nil {
 		return err
 	}
 	// A user may have applied a definition again, so that it is served. Clients do not see that.
-	if err := s.hide(ctx, ""); err != nil {
+	if err := m.hide(ctx, ""); err != nil {
 		return err
 	}
-	client := s.definitionClient()
+	client := m.definitionClient()
 	for _, d := range found {
 		if err := client.Delete(ctx, d.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("deleting the CustomResourceDefinition %s: %w", d.Name, err)
@@ -403,9 +275,9 @@ func (s *session) deleteDefinitions(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.progress("%s is deleted", d.Name)
+		m.progress("%s is deleted", d.Name)
 	}
-	s.optional(leftOver, s.allowCopies(ctx))
+	m.optional(leftOver, m.allowCopies(ctx))
 	return nil
 }
 
@@ -431,16 +303,4 @@ func (m *Migration) checkNewVersions(ctx context.Context, state State) error {
 		}
 	}
 	return nil
-}
-
-// removeCopies removes the objects from the server's etcd.
-func (s *session) removeCopies(ctx context.Context) error {
-	for _, store := range s.config.Stores {
-		if _, err := s.write(ctx, clientv3.OpDelete(store.Prefix, clientv3.WithPrefix())); err != nil {
-			return err
-		}
-		s.progress("the server has no %s", store.GroupResource)
-	}
-	_, err := s.write(ctx, clientv3.OpDelete(s.config.HistoryKey))
-	return err
 }

@@ -44,8 +44,6 @@ func TestFinishServed(t *testing.T) {
 	unavailable := registered("v1beta1.example.com", "server")
 	unavailable.Status.Conditions[0].Status, unavailable.Status.Conditions[0].Message = apiregistrationv1.ConditionFalse, "no endpoints"
 	returned := State{Phase: Returned}
-	older := served
-	older.Service = ""
 	const twoVersions = `"v1beta1", "served": true`
 	for name, test := range map[string]struct {
 		state       State
@@ -55,7 +53,6 @@ func TestFinishServed(t *testing.T) {
 		want        string
 	}{
 		"all versions":                    {served, false, "", both, ""},
-		"of an older release":             {older, false, "", both, ""},
 		"a server that needs definitions": {State{Phase: Moved}, true, "", both, ""},
 		"a Service that was named":        {served, false, "server", both, ""},
 		"kube-apiserver, after they were": {returned, false, "", nil, ""},
@@ -86,7 +83,7 @@ func TestFinishServed(t *testing.T) {
 			m := scene.migration(t, etcd)
 			m.aggregator = aggregatorfake.NewClientset(test.apiServices...)
 			m.config.APIServices = []string{"v1.example.com", "v1beta1.example.com"}
-			m.config.Defined, m.config.Report = test.defined, func(Progress) {}
+			m.config.Defined = test.defined
 			m.config.Service = apiregistrationv1.ServiceReference{}
 			if test.service != "" {
 				m.config.Service = apiregistrationv1.ServiceReference{Namespace: test.service, Name: "server"}
@@ -184,7 +181,6 @@ func TestBackOverwritesNothing(t *testing.T) {
 	for name, state := range map[string]string{"moved": `{"phase": "Moved", "revisions": {"things": "1"}}`, "without a migration": ""} {
 		t.Run(name, func(t *testing.T) {
 			scene := usualScene()
-			scene.etcd = map[string]string{}
 			scene.registered()
 			scene.defined, scene.kubeEtcd, scene.revision = true, true, "1000"
 			scene.store.Prefix, scene.store.Transformer = "/server/example.com/things/", identity.NewEncryptCheckTransformer()
@@ -193,7 +189,6 @@ func TestBackOverwritesNothing(t *testing.T) {
 				delete(scene.etcd, "/state")
 			}
 			m := scene.migration(t, etcd)
-			m.config.Report = func(Progress) {}
 			const want = "1 objects were written at kube-apiserver past the server, which does not have them like that: things/default/one"
 			require.ErrorContains(t, m.Back(t.Context()), want)
 			findings, err := m.PlanBack(t.Context())

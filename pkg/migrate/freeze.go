@@ -24,11 +24,9 @@ import (
 	"strings"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,6 +37,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // A freeze is made of objects that kube-apiservers and the server watch. It needs neither a process
@@ -54,8 +53,6 @@ import (
 const (
 	// freezeTimeout bounds the wait for kube-apiserver to begin or end a freeze.
 	freezeTimeout = 20 * time.Second
-	// freezeSettle is how long after one kube-apiserver all others need to follow a change.
-	freezeSettle = 2 * time.Second
 	// writeLimit is longer than any write takes that is not held (k8s.io/apiserver/pkg/endpoints/handlers/rest.go).
 	writeLimit = 36 * time.Second
 	// maxHeld is how many writes kube-apiserver holds. It answers others with 429 at once.
@@ -104,73 +101,70 @@ func (m *Migration) frozenVersions(ctx context.Context) ([]string, error) {
 }
 
 // freeze returns once every kube-apiserver keeps clients from writing.
-func (s *session) freeze(ctx context.Context) error {
-	if s.frozen {
+func (m *Migration) freeze(ctx context.Context) error {
+	if m.frozen {
 		return nil
 	}
-	if !s.state.Returning {
+	if !m.state.Returning {
 		// Of a group that was registered before.
-		if err := s.allowCopies(ctx); err != nil {
+		if err := m.allowCopies(ctx); err != nil {
 			return err
 		}
 	}
-	versions, err := s.frozenVersions(ctx)
+	versions, err := m.frozenVersions(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.hold(ctx, s.freezeName(), writes()...); err != nil {
+	if err := m.hold(ctx, m.freezeName(), writes()...); err != nil {
 		return err
 	}
-	s.held = time.Now()
-	if err := s.apply(ctx, s.denying(s.freezeName(), versions, "false")...); err != nil {
+	m.held = time.Now()
+	if err := cluster.Apply(ctx, m.dynamic, m.dryRun, m.denying(m.freezeName(), versions, "false")...); err != nil {
 		return err
 	}
-	if err := eventually(ctx, freezeTimeout, s.denied); err != nil {
+	if err := eventually(ctx, freezeTimeout, m.denied); err != nil {
 		return fmt.Errorf("kube-apiserver does not keep clients from writing: %w", err)
 	}
-	s.frozen = true
-	longest, err := s.longestWrite(ctx)
+	m.frozen = true
+	longest, err := m.longestWrite(ctx)
 	if err != nil {
 		return err
 	}
 	if longest == writeLimit {
-		s.progress("waiting for %s, since a webhook that converts objects may still have one that is then stored", longest)
+		m.progress("waiting for %s, since a webhook that converts objects may still have one that is then stored", longest)
 	}
-	return wait(ctx, max(freezeSettle, longest))
+	return wait(ctx, max(cluster.SettleTime, longest))
 }
 
 // longestWrite returns how long a write may take after the policy, which may not have existed yet. Validating webhooks
 // are called then, and have timeouts. Webhooks that convert are called last, and have none.
-func (s *session) longestWrite(ctx context.Context) (longest time.Duration, err error) {
-	found, err := s.definitions(ctx)
+func (m *Migration) longestWrite(ctx context.Context) (longest time.Duration, err error) {
+	found, err := m.definitions(ctx)
 	if err != nil {
 		return 0, err
 	}
 	for _, d := range found {
-		if len(d.Spec.Versions) > 1 && (d.converts() || byWebhook(s.state.Conversions[d.Name])) {
+		if len(d.Spec.Versions) > 1 && (d.converts() || byWebhook(m.state.Conversions[d.Name])) {
 			return writeLimit, nil
 		}
 	}
-	configurations, err := s.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	configurations, err := m.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("reading the webhooks: %w", err)
 	}
 	resources := sets.New[string]()
-	for _, store := range s.config.Stores {
+	for _, store := range m.config.Stores {
 		resources.Insert(store.Resource)
 	}
 	for _, configuration := range configurations.Items {
 		for _, webhook := range configuration.Webhooks {
-			if admission.Concern(webhook.Rules, s.config.Group, resources.Has) && webhook.TimeoutSeconds != nil {
+			if admission.Concern(webhook.Rules, m.config.Group, resources.Has) && webhook.TimeoutSeconds != nil {
 				longest = max(longest, time.Duration(*webhook.TimeoutSeconds)*time.Second)
 			}
 		}
 	}
 	return longest, nil
 }
-
-// settle waits until all kube-apiservers know what one knows.
-func settle(ctx context.Context) error { return wait(ctx, freezeSettle) }
 
 func wait(ctx context.Context, duration time.Duration) error {
 	select {
@@ -200,16 +194,16 @@ func (m *Migration) holding(ctx context.Context, name string, verbs ...string) (
 }
 
 // hold makes kube-apiserver hold requests of clients.
-func (s *session) hold(ctx context.Context, name string, verbs ...string) error {
-	objects, err := s.holding(ctx, name, verbs...)
+func (m *Migration) hold(ctx context.Context, name string, verbs ...string) error {
+	objects, err := m.holding(ctx, name, verbs...)
 	if err != nil {
 		return err
 	}
-	if err := s.apply(ctx, objects...); err != nil {
+	if err := cluster.Apply(ctx, m.dynamic, m.dryRun, objects...); err != nil {
 		return err
 	}
-	err = eventually(ctx, freezeSettle, func(ctx context.Context) error {
-		applied, err := s.kube.FlowcontrolV1().FlowSchemas().Get(ctx, name, metav1.GetOptions{})
+	err = eventually(ctx, cluster.SettleTime, func(ctx context.Context) error {
+		applied, err := m.kube.FlowcontrolV1().FlowSchemas().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -221,14 +215,14 @@ func (s *session) hold(ctx context.Context, name string, verbs ...string) error 
 		return errors.New("kube-apiserver has not accepted it")
 	})
 	if err != nil {
-		s.progress("kube-apiserver does not hold requests, so that they may fail until the freeze ends: the FlowSchema %s: %v", name, err)
+		m.progress("kube-apiserver does not hold requests, so that they may fail until the freeze ends: the FlowSchema %s: %v", name, err)
 	}
-	return settle(ctx)
+	return cluster.Settle(ctx)
 }
 
 // unhold lets requests go on that are held. Without a seat they would wait until their time is over.
 func (m *Migration) unhold(ctx context.Context, name string) error {
-	return m.either(m.apply(ctx, m.priorityLevel(name, releaseShares)), m.remove(ctx, "FlowSchema", name))
+	return m.either(cluster.Apply(ctx, m.dynamic, m.dryRun, m.priorityLevel(name, releaseShares)), m.remove(ctx, "flowschemas", name))
 }
 
 // priorityLevel returns a level whose requests wait if it has no shares.
@@ -303,39 +297,7 @@ func (m *Migration) tryRefuseCopies(ctx context.Context) error {
 
 // allowCopies lets kube-apiserver store and serve objects of the group again.
 func (m *Migration) allowCopies(ctx context.Context) error {
-	name := cluster.CopiesPolicyName(m.config.Group)
-	return errors.Join(
-		m.either(m.remove(ctx, "MutatingAdmissionPolicyBinding", name), m.remove(ctx, "MutatingAdmissionPolicy", name)),
-		m.allow(ctx, name),
-		m.allow(ctx, cluster.OwnPolicyName(m.config.Group)))
-}
-
-// freezing returns the resource of a kind of objects that freeze writes.
-func freezing(kind string) schema.GroupVersionResource {
-	version := admissionregistrationv1.SchemeGroupVersion
-	switch kind {
-	case "FlowSchema", "PriorityLevelConfiguration":
-		version = flowcontrolv1.SchemeGroupVersion
-	}
-	resource, _ := meta.UnsafeGuessKindToResource(version.WithKind(kind))
-	return resource
-}
-
-// apply creates or changes objects that freeze writes.
-func (m *Migration) apply(ctx context.Context, objects ...runtime.Object) error {
-	for _, object := range objects {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-		if err != nil {
-			return err
-		}
-		applied := &unstructured.Unstructured{Object: content}
-		kind := applied.GetKind()
-		_, err = m.dynamic.Resource(freezing(kind)).Apply(ctx, applied.GetName(), applied, metav1.ApplyOptions{FieldManager: fieldManager, Force: true, DryRun: m.dryRun})
-		if err != nil {
-			return fmt.Errorf("applying the %s %s: %w", kind, applied.GetName(), err)
-		}
-	}
-	return nil
+	return cluster.AllowCopies(ctx, m.dynamic, m.dryRun, m.config.Group)
 }
 
 // denied returns an error unless writes are refused. It tries dry runs.
@@ -403,6 +365,25 @@ func (m *Migration) tryWrite(ctx context.Context, move move, object *unstructure
 	return false, err
 }
 
+// unfreeze ends a freeze after an error, and lets clients write again where they did before it.
+func (m *Migration) unfreeze(ctx context.Context, err error) error {
+	ctx = context.WithoutCancel(ctx)
+	// If another process has continued the migration, that one decides about the freeze. Once
+	// clients write, all objects have to be compared again.
+	if saveErr := m.enter(ctx, Freezing); saveErr != nil {
+		return errors.Join(err, saveErr)
+	}
+	m.frozen = false
+	if m.state.Returning {
+		m.refuseCopies(ctx)
+		m.optional("a kube-apiserver that starts may answer for the objects", m.hide(ctx, keys.CopyKept))
+	}
+	if thawErr := m.thaw(ctx, time.Time{}); thawErr != nil {
+		return errors.Join(err, thawErr)
+	}
+	return errors.Join(err, m.enter(ctx, Copying))
+}
+
 // thaw lets clients write again, but not before a time.
 func (m *Migration) thaw(ctx context.Context, until time.Time) error {
 	_, err := m.kube.FlowcontrolV1().PriorityLevelConfigurations().Get(ctx, m.freezeName(), metav1.GetOptions{})
@@ -421,26 +402,27 @@ func (m *Migration) thaw(ctx context.Context, until time.Time) error {
 		return err
 	}
 	m.optional("clients that write may get errors for a moment", eventually(ctx, freezeTimeout, m.allowed))
-	if err := wait(ctx, max(freezeSettle, time.Until(until))); err != nil {
+	if err := wait(ctx, max(cluster.SettleTime, time.Until(until))); err != nil {
 		return err
 	}
 	if err := m.unhold(ctx, m.freezeName()); err != nil {
 		return err
 	}
-	if err := settle(ctx); err != nil {
+	if err := cluster.Settle(ctx); err != nil {
 		return err
 	}
 	for _, name := range []string{m.readsName(), m.ownName()} {
-		m.optional(leftOver, m.remove(ctx, "FlowSchema", name))
+		m.optional(leftOver, m.remove(ctx, "flowschemas", name))
 	}
-	m.optional(leftOver, m.remove(ctx, "PriorityLevelConfiguration", m.readsName()))
-	m.optional(leftOver, m.remove(ctx, "PriorityLevelConfiguration", m.freezeName()))
+	m.optional(leftOver, m.remove(ctx, "prioritylevelconfigurations", m.readsName()))
+	m.optional(leftOver, m.remove(ctx, "prioritylevelconfigurations", m.freezeName()))
 	return nil
 }
 
 // allow ends the effect of the objects of denying.
 func (m *Migration) allow(ctx context.Context, name string) error {
-	return m.either(m.remove(ctx, "ValidatingAdmissionPolicyBinding", name), m.remove(ctx, "ValidatingAdmissionPolicy", name))
+	_, err := cluster.DeletePolicies(ctx, m.dynamic, m.dryRun, name)
+	return err
 }
 
 // leftOver explains an error that leaves an object behind.
@@ -455,10 +437,11 @@ func (m *Migration) either(one, other error) error {
 	return nil
 }
 
-// remove deletes an object that freezes writes.
-func (m *Migration) remove(ctx context.Context, kind, name string) error {
-	if err := m.dynamic.Resource(freezing(kind)).Delete(ctx, name, metav1.DeleteOptions{DryRun: m.dryRun}); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting the %s %s: %w", kind, name, err)
+// remove deletes an object of priority and fairness.
+func (m *Migration) remove(ctx context.Context, resource, name string) error {
+	err := m.dynamic.Resource(flowcontrolv1.SchemeGroupVersion.WithResource(resource)).Delete(ctx, name, metav1.DeleteOptions{DryRun: m.dryRun})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting the %s %s: %w", resource, name, err)
 	}
 	return nil
 }

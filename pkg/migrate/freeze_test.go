@@ -28,6 +28,7 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes"
@@ -96,13 +97,13 @@ func TestRefusedFreeze(t *testing.T) {
 		{refused: "delete validatingadmissionpolicybindings"},
 		{
 			refused: "delete validatingadmissionpolicies, delete validatingadmissionpolicybindings",
-			planned: "deleting the ValidatingAdmissionPolicyBinding migrate.example.com: refused\ndeleting the ValidatingAdmissionPolicy migrate.example.com: refused",
-			ended:   "deleting the ValidatingAdmissionPolicyBinding migrate.example.com: refused\ndeleting the ValidatingAdmissionPolicy migrate.example.com: refused",
+			planned: "deleting the validatingadmissionpolicybindings migrate.example.com: refused\ndeleting the validatingadmissionpolicies migrate.example.com: refused",
+			ended:   "deleting the validatingadmissionpolicybindings migrate.example.com: refused\ndeleting the validatingadmissionpolicies migrate.example.com: refused",
 		},
 		{
 			refused: "patch prioritylevelconfigurations, delete flowschemas",
 			planned: "applying the PriorityLevelConfiguration migrate.example.com: refused",
-			ended:   "applying the PriorityLevelConfiguration migrate.example.com: refused\ndeleting the FlowSchema migrate.example.com: refused",
+			ended:   "applying the PriorityLevelConfiguration migrate.example.com: refused\ndeleting the flowschemas migrate.example.com: refused",
 		},
 	} {
 		t.Run(test.refused, func(t *testing.T) {
@@ -113,7 +114,6 @@ func TestRefusedFreeze(t *testing.T) {
 			}
 			scene.kube = append(scene.kube, &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "migrate.example.com"}})
 			m := scene.migration(t, etcd)
-			m.config.Report = func(progress Progress) { t.Log(progress.Message) }
 			err := m.rehearse(t.Context(), State{}, false)
 			if test.planned == "" {
 				require.NoError(t, err)
@@ -138,7 +138,6 @@ func TestThawWithoutPriorityLevel(t *testing.T) {
 	scene.object = ""
 	scene.kube = append(scene.kube, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "migrate.example.com"}})
 	m := scene.migration(t, newMigration(t).config.Etcd)
-	m.config.Report = func(Progress) {}
 	client, ok := m.dynamic.(*dynamicfake.FakeDynamicClient)
 	require.True(t, ok)
 	synctest.Test(t, func(t *testing.T) { require.NoError(t, m.thaw(t.Context(), time.Time{})) })
@@ -148,7 +147,7 @@ func TestThawWithoutPriorityLevel(t *testing.T) {
 			deleted = append(deleted, action.GetResource().Resource)
 		}
 	}
-	require.Equal(t, []string{"validatingadmissionpolicybindings", "validatingadmissionpolicies", "flowschemas", "flowschemas", "flowschemas", "prioritylevelconfigurations", "prioritylevelconfigurations"}, deleted)
+	require.Equal(t, []string{"mutatingadmissionpolicybindings", "mutatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingadmissionpolicies", "flowschemas", "flowschemas", "flowschemas", "prioritylevelconfigurations", "prioritylevelconfigurations"}, deleted)
 }
 
 // A write may be at a webhook when the freeze begins, and be stored later.
@@ -163,14 +162,14 @@ func TestLongestWrite(t *testing.T) {
 	for name, test := range map[string]struct {
 		webhooks      []admissionregistrationv1.ValidatingWebhook
 		before, after string
-		saved         map[string]json.RawMessage
+		saved         map[string]*apiextensionsv1.CustomResourceConversion
 		want          time.Duration
 	}{
 		"none":                   {},
 		"of another group":       {webhooks: []admissionregistrationv1.ValidatingWebhook{webhook("apps", 30)}},
 		"the longest":            {webhooks: []admissionregistrationv1.ValidatingWebhook{webhook("example.com", 5), webhook("*", 10), webhook("apps", 30)}, want: 10 * time.Second},
 		"one that converts":      {before: none, after: byWebhook, want: writeLimit},
-		"one that has converted": {saved: map[string]json.RawMessage{"things.example.com": json.RawMessage("{" + byWebhook + "}")}, want: writeLimit},
+		"one that has converted": {saved: map[string]*apiextensionsv1.CustomResourceConversion{"things.example.com": {Strategy: "Webhook"}}, want: writeLimit},
 		"one with nothing to convert": {before: none + `},
 		"versions": [{"name": "v1", "served": true, "storage": true}, {"name": "v1beta1", "served": false, "storage": false}]`, after: byWebhook + `}, "versions": [{"name": "v1", "served": true, "storage": true}]`},
 	} {
@@ -178,8 +177,9 @@ func TestLongestWrite(t *testing.T) {
 			scene := usualScene()
 			scene.inDefinition(test.before, test.after)
 			scene.kube = append(scene.kube, &admissionregistrationv1.ValidatingWebhookConfiguration{Webhooks: test.webhooks})
-			s := &session{Migration: scene.migration(t, etcd), state: State{Conversions: test.saved}}
-			longest, err := s.longestWrite(t.Context())
+			m := scene.migration(t, etcd)
+			m.state.Conversions = test.saved
+			longest, err := m.longestWrite(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, test.want, longest)
 		})

@@ -21,7 +21,7 @@ limitations under the License.
 // etcd as the server itself would write them: with the same keys, codec and encryption. So they
 // keep all of their metadata but the resourceVersion.
 //
-// A migration is a state machine, see Phase. Its state is a key in the server's etcd. Each write to
+// A migration is a state machine, see steps in phases.go. Its state is a key in the server's etcd. Each write to
 // etcd is a transaction that succeeds only while no other process has changed the state. So another
 // process can continue a migration at any time, and the first one can no longer write.
 package migrate
@@ -87,19 +87,32 @@ type Config struct {
 	Report func(Progress)
 }
 
-// Migration moves the objects of a group.
+// Migration moves the objects of a group. It may write as long as no other process changes the state.
 type Migration struct {
 	config     Config
 	dynamic    dynamic.Interface
 	kube       kubernetes.Interface
 	aggregator aggregator.Interface
 	metadata   metadata.Interface
-	// metrics returns kube-apiserver's metrics.
-	metrics func(context.Context) ([]byte, error)
 	// dryRun is set while updates of definitions and APIServices are only tried.
 	dryRun []string
-	// claimed is the session of this process, if it has one.
-	claimed *session
+
+	// claimed is set when this process is the one that may write. state is then the state, and
+	// revision its revision in etcd.
+	claimed  bool
+	state    State
+	revision int64
+	// meter measures the present pass over all objects.
+	meter *meter
+	// positions say how far this process has compared objects, by resource.
+	positions map[string]*position
+	stopTails func()
+	// frozen is set when this process has made sure that clients can't write.
+	frozen bool
+	// held is when this process has made kube-apiserver hold writes.
+	held time.Time
+	// historyStart is the revision of the server's etcd where this process has made the history begin.
+	historyStart int64
 }
 
 // New returns a Migration. It sends no request yet.
@@ -123,9 +136,6 @@ func New(config Config) (*Migration, error) {
 	}
 	if m.metadata, err = metadata.NewForConfig(clients); err != nil {
 		return nil, err
-	}
-	m.metrics = func(ctx context.Context) ([]byte, error) {
-		return m.kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	}
 	m.aggregator, err = aggregator.NewForConfig(clients)
 	return m, err

@@ -17,32 +17,20 @@ limitations under the License.
 package migrate
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/v3"
-	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/apimachinery/pkg/util/sets"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
@@ -71,6 +59,66 @@ type Finding struct {
 	Fix string `json:"fix,omitempty"`
 }
 
+// Reason names what a Finding is about.
+type Reason string
+
+// The reasons of findings, see docs/migration-findings.md.
+const (
+	NothingDefined          Reason = "NothingDefined"
+	DefinitionDeleted       Reason = "DefinitionDeleted"
+	NotEstablished          Reason = "NotEstablished"
+	NotStored               Reason = "NotStored"
+	KindDiffers             Reason = "KindDiffers"
+	ScopeDiffers            Reason = "ScopeDiffers"
+	NothingServed           Reason = "NothingServed"
+	VersionMissing          Reason = "VersionMissing"
+	StorageVersionNotServed Reason = "StorageVersionNotServed"
+	ConversionWebhook       Reason = "ConversionWebhook"
+
+	LeadsToServer Reason = "LeadsToServer"
+	NotManaged    Reason = "NotManaged"
+
+	ServerHasObjects Reason = "ServerHasObjects"
+	RevisionTooLow   Reason = "RevisionTooLow"
+	ControllersRun   Reason = "ControllersRun"
+	UpdateRefused    Reason = "UpdateRefused"
+
+	ObjectsMove      Reason = "ObjectsMove"
+	ObjectsRefused   Reason = "ObjectsRefused"
+	ObjectsTooLarge  Reason = "ObjectsTooLarge"
+	BoundExceeded    Reason = "BoundExceeded"
+	FractionsLost    Reason = "FractionsLost"
+	NotConverted     Reason = "NotConverted"
+	ObjectsInvalid   Reason = "ObjectsInvalid"
+	Finalizers       Reason = "Finalizers"
+	NamespaceDeleted Reason = "NamespaceDeleted"
+
+	Webhooks Reason = "Webhooks"
+	Policies Reason = "Policies"
+
+	DefinitionsNotKept Reason = "DefinitionsNotKept"
+	DefinitionShown    Reason = "DefinitionShown"
+
+	// Only plans of the way back have these.
+	NotMoved      Reason = "NotMoved"
+	NotRegistered Reason = "NotRegistered"
+	Encrypted     Reason = "Encrypted"
+	NewUIDs       Reason = "NewUIDs"
+	Quotas        Reason = "Quotas"
+	// ObjectsUndefined are at the server, whose definition is gone.
+	ObjectsUndefined Reason = "ObjectsUndefined"
+	// OtherEtcd is also a finding of "finish".
+	OtherEtcd Reason = "OtherEtcd"
+
+	// Only plans of "finish" have these.
+	NotEnded        Reason = "NotEnded"
+	CopiesFinalized Reason = "CopiesFinalized"
+	CopiesUsed      Reason = "CopiesUsed"
+	VersionNotMoved Reason = "VersionNotMoved"
+	CopiesWritten   Reason = "CopiesWritten"
+	CopiesDeleted   Reason = "CopiesDeleted"
+)
+
 // Failures returns an error if findings keep something from being done.
 func Failures(findings []Finding, what string) error {
 	count := 0
@@ -86,13 +134,13 @@ func Failures(findings []Finding, what string) error {
 }
 
 // Plan returns what keeps the objects from moving, and what to know before. It changes nothing. It
-// reads all of the objects, and the metadata of everything else in the cluster.
+// reads all of the objects.
 func (m *Migration) Plan(ctx context.Context) ([]Finding, error) {
 	p, found, err := m.examine(ctx)
 	if err != nil {
 		return nil, err
 	}
-	err = p.run(ctx, found, []planCheck{{"dependents", p.checkDependents}, {"admission", p.checkAdmission}, {"watches", p.checkWatches}, {"hidden", p.checkHidden}})
+	err = p.run(ctx, found, []planCheck{{"admission", p.checkAdmission}, {"hidden", p.checkHidden}})
 	return p.findings, err
 }
 
@@ -145,12 +193,16 @@ func (p *plan) run(ctx context.Context, found []definition, checks []planCheck) 
 // nothing is the cause of a Finding with the status OK.
 const nothing = "nothing is in the way"
 
+func (p *plan) find(reason Reason, status Status, fix, cause string, args ...any) {
+	p.findings = append(p.findings, Finding{p.check, reason, status, fmt.Sprintf(cause, args...), fix})
+}
+
 func (p *plan) fail(reason Reason, fix, cause string, args ...any) {
-	p.findings = append(p.findings, Finding{p.check, reason, Failure, fmt.Sprintf(cause, args...), fix})
+	p.find(reason, Failure, fix, cause, args...)
 }
 
 func (p *plan) notice(reason Reason, fix, cause string, args ...any) {
-	p.findings = append(p.findings, Finding{p.check, reason, Notice, fmt.Sprintf(cause, args...), fix})
+	p.find(reason, Notice, fix, cause, args...)
 }
 
 // refusal is an error that also says what to do about it.
@@ -185,13 +237,13 @@ func (p *plan) checkDefinitions(_ context.Context, found []definition) error {
 			p.fail(NotStored, "use a server that has it: a group moves as a whole", "the server does not store %s", d.Name)
 			continue
 		}
-		if !d.established() {
+		if !apihelpers.IsCRDConditionTrue(&d.CustomResourceDefinition, apiextensionsv1.Established) {
 			p.fail(NotEstablished, "free the names that another definition has, and wait for the condition Established", "the CustomResourceDefinition %s is not established, so that its objects can't be read", d.Name)
 		}
 		if store.Kind != d.Spec.Names.Kind {
 			p.fail(KindDiffers, "use a server with the same kinds", "the kind of %s is %s, and at the server %s", d.Name, d.Spec.Names.Kind, store.Kind)
 		}
-		if scope := map[bool]string{true: "Namespaced", false: "Cluster"}[store.Namespaced]; scope != d.Spec.Scope {
+		if scope := map[bool]apiextensionsv1.ResourceScope{true: apiextensionsv1.NamespaceScoped, false: apiextensionsv1.ClusterScoped}[store.Namespaced]; scope != d.Spec.Scope {
 			p.fail(ScopeDiffers, "use a server with the same scope", "the scope of %s is %s, and at the server %s", d.Name, d.Spec.Scope, scope)
 		}
 		if len(d.served()) == 0 {
@@ -205,23 +257,11 @@ func (p *plan) checkDefinitions(_ context.Context, found []definition) error {
 				p.fail(StorageVersionNotServed, "set served in it: objects are read in this version", "%s is stored in the version %s, which is not served", d.Name, version.Name)
 			}
 		}
-		p.noteVersions(d, store)
+		if d.converts() {
+			p.notice(ConversionWebhook, "let it run until the objects have moved", "a webhook converts %s: reading all objects calls it for each one that is stored in another version than %s", d.Name, d.stored().Version)
+		}
 	}
 	return nil
-}
-
-// noteVersions reports differing storage versions, older stored versions, and conversion webhooks.
-func (p *plan) noteVersions(d definition, store *keys.Objects) {
-	storage := d.stored().Version
-	if store.StorageVersion != "" && store.StorageVersion != storage {
-		p.notice(StorageVersionDiffers, "", "%s is stored in the version %s, and would be stored in %s by the server", d.Name, storage, store.StorageVersion)
-	}
-	if older := slices.DeleteFunc(slices.Clone(d.Status.StoredVersions), func(version string) bool { return version == storage }); len(older) > 0 {
-		p.notice(OlderVersionsStored, "", "objects of %s may be stored in %s, too: they move as kube-apiserver converts them to %s", d.Name, strings.Join(older, ", "), storage)
-	}
-	if d.converts() {
-		p.notice(ConversionWebhook, "let it run until the objects have moved", "a webhook converts %s: reading all objects calls it for each one that is stored in another version than %s", d.Name, storage)
-	}
 }
 
 // checkAPIServices requires that kube-apiserver manages the APIServices.
@@ -290,6 +330,48 @@ func (p *plan) checkHidden(ctx context.Context, found []definition) error {
 	return nil
 }
 
+// checkAdmission names the webhooks and policies that apply to writes now, and at the server.
+func (p *plan) checkAdmission(ctx context.Context, found []definition) error {
+	resources := sets.New[string]()
+	for _, d := range found {
+		resources.Insert(d.Spec.Names.Plural)
+	}
+	webhooks, err := admission.ListWebhooks(ctx, p.kube)
+	if err != nil {
+		return fmt.Errorf("reading the webhooks: %w", err)
+	}
+	var names []string
+	for _, webhook := range webhooks {
+		if admission.Concern(webhook.Rules, p.config.Group, resources.Has) {
+			names = append(names, webhook.Name)
+		}
+	}
+	if len(names) > 0 {
+		p.notice(Webhooks, "let the server reach them, also through network policies: it asks them as kube-apiserver does", "webhooks are asked about writes: %s", strings.Join(names, ", "))
+	}
+	policies, err := admission.ListPolicies(ctx, p.kube)
+	if err != nil {
+		return fmt.Errorf("reading the policies: %w", err)
+	}
+	names = nil
+	fix := ""
+	for _, policy := range policies {
+		if !admission.Concern(policy.Rules, p.config.Group, resources.Has) {
+			continue
+		}
+		name := policy.Name
+		if policy.Parameters != nil {
+			name += " (with parameters)"
+			fix = "bind a ClusterRole that allows get, list and watch of the parameters to the server's ServiceAccount: the server reads them itself"
+		}
+		names = append(names, name)
+	}
+	if len(names) > 0 {
+		p.notice(Policies, fix, "policies apply to writes, now and at the server: %s", strings.Join(names, ", "))
+	}
+	return nil
+}
+
 // checkControllers looks for controllers of the server, which must not change the objects before
 // they have moved.
 func (p *plan) checkControllers(ctx context.Context, _ []definition) error {
@@ -306,305 +388,91 @@ func (p *plan) checkControllers(ctx context.Context, _ []definition) error {
 	return nil
 }
 
-// checkObjects decodes and encodes each object as the server does, and sums up the results.
-func (p *plan) checkObjects(ctx context.Context, found []definition) error {
-	for _, d := range found {
-		store := p.storeOf(d)
-		if store == nil || len(d.served()) == 0 {
-			continue // checkDefinitions has said so.
-		}
-		if err := p.checkObjectsOf(ctx, d, move{store, d.stored(), d.hidden()}); err != nil {
-			return err
-		}
+// rehearse returns the first refusal of a dry run of the migration's changes. It leaves out changes
+// of objects. Without it, an update could be refused while writes wait.
+func (m *Migration) rehearse(ctx context.Context, state State, back bool) error {
+	tried := *m
+	tried.state, tried.dryRun, tried.config.Report = state, []string{metav1.DryRunAll}, func(Progress) {}
+	try := tried.rehearseForward
+	if back {
+		try = tried.rehearseReverse
 	}
-	return p.checkNamespaces(ctx)
-}
-
-func (p *plan) checkObjectsOf(ctx context.Context, d definition, move move) error {
-	seen := objectsSeen{finalizers: map[string]int{}, owners: map[string]int{}}
-	var keys []string
-	_, err := p.list(ctx, move.from, func(object *unstructured.Unstructured) error {
-		keys = append(keys, keyOf(object))
-		return p.look(ctx, move, object, &seen)
-	})
-	if d.converts() && apierrors.IsInternalError(err) {
-		p.fail(NotConverted, fixConversion, "%s", err)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if d.converts() && move.Convert == nil {
-		if err := p.checkConversions(ctx, d, keys); err != nil {
-			return err
-		}
-	}
-	if seen.refused.total > 0 {
-		p.fail(ObjectsRefused, "change these objects, or use a server that knows their fields", "%d of %d %s can't be stored by the server without loss: %s", seen.refused.total, seen.count, move.GroupResource, seen.refused)
-	}
-	if seen.large.total > 0 {
-		p.fail(ObjectsTooLarge, "make these objects smaller, or give the server's etcd a higher --max-request-bytes, which an embedded one does not have", "%d of %d %s are too large for the server's etcd: %s", seen.large.total, seen.count, move.GroupResource, seen.large)
-	}
-	if seen.bounded.total > 0 {
-		p.notice(BoundExceeded, "make these objects smaller, or give the server and this command a higher --max-body-elements", "%d of %d %s exceed a bound of the server, so that clients can change them and make them smaller, but not larger: %s", seen.bounded.total, seen.count, move.GroupResource, seen.bounded)
-	}
-	if seen.rounded.total > 0 {
-		p.notice(FractionsLost, "", "the server stores no fractions of seconds in %d of %d %s: %s", seen.rounded.total, seen.count, move.GroupResource, seen.rounded)
-	}
-	if seen.unconverted.total > 0 {
-		p.fail(NotConverted, "change these objects: clients that use the version would get errors", "%d of %d %s can't be converted by the server to a version that it serves: %s", seen.unconverted.total, seen.count, move.GroupResource, seen.unconverted)
-	}
-	p.notice(ObjectsMove, "", "%d %s would move, %d kB as JSON: %d have finalizers, %d are being deleted, %d have owners", seen.count, move.GroupResource, seen.bytes/1000, seen.finalized, seen.deleted, seen.owned)
-	if seen.invalid.total > 0 {
-		p.notice(ObjectsInvalid, "correct them before or after they move: they move as they are, and the server refuses the next update that leaves them invalid", "%d of %d %s would be refused by the server's validation: %s", seen.invalid.total, seen.count, move.GroupResource, seen.invalid)
-	}
-	if len(seen.finalizers) > 0 {
-		p.notice(Finalizers, "let the controllers that remove them run on", "%s have finalizers: %s", move.GroupResource, counts(seen.finalizers))
-	}
-	if len(seen.owners) > 0 {
-		p.notice(Owners, "", "%s are owned by objects, and deleted with these as before: %s", move.GroupResource, counts(seen.owners))
-	}
-	return nil
-}
-
-const fixConversion = "correct these objects in the version that they are stored in, or the webhook"
-
-// checkConversions reads each object in each version, so that the webhook converts it now. A list
-// may have objects that it converted before.
-func (p *plan) checkConversions(ctx context.Context, d definition, keys []string) error {
-	for _, version := range d.served() {
-		client := p.dynamic.Resource(d.stored().GroupResource().WithVersion(version))
-		group, ctx := errgroup.WithContext(ctx)
-		group.SetLimit(writers)
-		var mu sync.Mutex
-		var unconverted named
-		for _, key := range keys {
-			group.Go(func() error {
-				object, name := objectAt(client, key)
-				_, err := object.Get(ctx, name, metav1.GetOptions{})
-				if apierrors.IsInternalError(err) {
-					mu.Lock()
-					defer mu.Unlock()
-					unconverted.add(key, err)
-					return nil
-				}
-				if apierrors.IsNotFound(err) {
-					return nil
-				}
-				return err
-			})
-		}
-		if err := group.Wait(); err != nil {
-			return fmt.Errorf("reading the %s in the version %s: %w", d.Name, version, err)
-		}
-		if unconverted.total > 0 {
-			p.notice(NotConverted, fixConversion, "the webhook does not convert %d of %d %s to %s, which clients get errors for, here and at the server: %s", unconverted.total, len(keys), d.Name, version, unconverted)
-		}
-	}
-	return nil
-}
-
-// look decodes, encodes, converts and validates an object as the server does.
-func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstructured, seen *objectsSeen) error {
-	data, err := object.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	p.namespaces[object.GetNamespace()] = true
-	seen.add(object, len(data))
-	name := keyOf(object)
-	decoded, _, err := move.Strict.Decode(data, nil, nil)
-	var encoded []byte
+	err := try(ctx)
 	if err == nil {
-		encoded, err = encode(move.Codec, data)
+		err = tried.rehearseFreeze(ctx)
 	}
 	if err != nil {
-		seen.refused.add(name, err)
-		return nil
-	}
-	if err := p.tryThere(ctx, move, name, encoded); errors.Is(err, errTooLarge) {
-		seen.large.add(name, err)
-	} else if err != nil {
-		return err
-	}
-	if move.Convert != nil { // For other objects, the server bounds what a request adds.
-		bounds := limits.DefaultBounds()
-		bounds.BodyElements, bounds.Owners = p.config.MaxElements, p.config.MaxOwners
-		if err := bounds.CheckObject(object, len(data)); err != nil {
-			seen.bounded.add(name, err)
-		}
-	}
-	if lost, err := lostFraction(data, decoded); err != nil {
-		return err
-	} else if lost != "" {
-		seen.rounded.add(name, errors.New(lost))
-	}
-	for _, version := range move.Versions {
-		if move.Convert == nil {
-			break
-		}
-		if err := move.Convert(decoded, version); err != nil {
-			seen.unconverted.add(name, fmt.Errorf("%s: %w", version, err))
-			return nil
-		}
-	}
-	if move.Validate == nil {
-		return nil
-	}
-	for _, version := range move.Versions {
-		if errs := move.Validate(ctx, created(decoded), version); len(errs) > 0 {
-			seen.invalid.add(name, errs.ToAggregate())
-			return nil
-		}
+		return &refusal{"an update that moving the objects takes is refused: " + err.Error(), "correct the definition, or change the policy or webhook that refuses it"}
 	}
 	return nil
 }
 
-// triedBytes is the smallest size of objects that the plan tries to store in etcd. By default etcd
-// stores half a megabyte more.
-const triedBytes = 1 << 20
-
-// largeBytes is the size of an object that an unreachable etcd may refuse. etcd's default limit is
-// 1.5 MiB.
-const largeBytes = 1_500_000
-
-var errTooLarge = errors.New("etcd refuses it")
-
-// tryThere returns errTooLarge if the server's etcd would not store an object.
-func (p *plan) tryThere(ctx context.Context, move move, name string, encoded []byte) error {
-	if len(encoded) < triedBytes {
-		return nil
-	}
-	key := move.Prefix + name
-	encrypted, err := move.Transformer.TransformToStorage(ctx, encoded, value.DefaultContext(key))
+func (m *Migration) rehearseForward(ctx context.Context) error {
+	patch, client := cluster.LedTo(m.config.Service, m.config.CABundle), m.aggregator.ApiregistrationV1().APIServices()
+	err := m.rehearseSwitch(ctx, "patching", func(name string) error {
+		return errors.Join(m.patchAPIService(ctx, name, patch), cluster.GiveBack(ctx, client, name, m.dryRun...))
+	})
 	if err != nil {
-		return fmt.Errorf("encrypting %s: %w", key, err)
-	}
-	return tryStore(ctx, p.config.Etcd, key, encrypted)
-}
-
-// tryBack returns errTooLarge if kube-apiserver's etcd would not store an object. If that etcd
-// can't be reached, the size decides.
-func (p *plan) tryBack(ctx context.Context, move move, object *unstructured.Unstructured) error {
-	to := p.inKubeEtcd()
-	after, err := to.encode(move, object)
-	switch size := len(after.data); {
-	case err != nil || size < triedBytes:
 		return err
-	case p.config.KubeEtcd != nil:
-		return tryStore(ctx, p.config.KubeEtcd, to.prefix(move)+keyOf(object), after.data)
-	case size > largeBytes:
-		return fmt.Errorf("%w with its default of 1.5 MiB: %d bytes", errTooLarge, size)
 	}
-	return nil
+	if err := cluster.Apply(ctx, m.dynamic, m.dryRun, cluster.OwnPolicy(m.config.Group)...); err != nil {
+		return err
+	}
+	if err := m.tryRefuseCopies(ctx); err != nil && !errors.Is(err, cluster.ErrNotKept) {
+		return err
+	}
+	return m.hide(ctx, keys.CopyKept)
 }
 
-// tryStore returns errTooLarge if an etcd would not store a value. Its transaction is as large as a
-// server's update of an object, and stores nothing.
-func tryStore(ctx context.Context, etcd *clientv3.Client, key string, stored []byte) error {
-	_, err := etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "<", 0)).Then(clientv3.OpPut(key, string(stored))).Else(clientv3.OpGet(key)).Commit()
-	if code := status.Code(err); errors.Is(err, rpctypes.ErrRequestTooLarge) || code == codes.ResourceExhausted || code == codes.InvalidArgument {
-		return fmt.Errorf("%w: %d bytes", errTooLarge, len(stored))
+func (m *Migration) rehearseReverse(ctx context.Context) error {
+	client := m.aggregator.ApiregistrationV1().APIServices()
+	if err := m.rehearseSwitch(ctx, "deleting", func(name string) error { return cluster.GiveBack(ctx, client, name, m.dryRun...) }); err != nil {
+		return err
 	}
-	return err
+	if m.config.KubeEtcd == nil {
+		if err := m.addVersions(ctx); err != nil {
+			return err
+		}
+	}
+	if err := m.allowCopies(ctx); err != nil {
+		return err
+	}
+	if err := m.serve(ctx, keys.CopyKept); err != nil {
+		return err
+	}
+	return m.annotate(ctx, keys.CopyNone)
 }
 
-// fraction matches a time with a fraction of a second, as JSON.
-var fraction = regexp.MustCompile(`"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d\.\d+(?:[Zz]|[+-]\d\d:\d\d)"`)
-
-// lostFraction returns a time with a fraction that the decoded object has lost, or "".
-func lostFraction(data []byte, decoded runtime.Object) (string, error) {
-	times := fraction.FindAll(data, -1)
-	if len(times) == 0 {
-		return "", nil
-	}
-	after, err := json.Marshal(decoded)
+// rehearseFreeze tries to create and to delete the objects that freeze writes.
+func (m *Migration) rehearseFreeze(ctx context.Context) error {
+	versions, err := m.frozenVersions(ctx)
 	if err != nil {
-		return "", err
+		return err
 	}
-	for _, time := range times {
-		if !bytes.Contains(after, time) {
-			return strings.Trim(string(time), `"`), nil
-		}
-	}
-	return "", nil
-}
-
-// created returns an object as a client would send it to create it.
-func created(object runtime.Object) runtime.Object {
-	object = object.DeepCopyObject()
-	if accessor, err := meta.Accessor(object); err == nil {
-		accessor.SetResourceVersion("")
-	}
-	return object
-}
-
-// objectsSeen sums up the objects of a resource.
-type objectsSeen struct {
-	count, bytes, finalized, deleted, owned int
-	// finalizers and owners count the objects with each finalizer, and with each kind of owner.
-	finalizers, owners            map[string]int
-	refused, unconverted, invalid named
-	large, bounded, rounded       named
-}
-
-func (s *objectsSeen) add(object *unstructured.Unstructured, size int) {
-	s.count++
-	s.bytes += size
-	if object.GetDeletionTimestamp() != nil {
-		s.deleted++
-	}
-	if finalizers := object.GetFinalizers(); len(finalizers) > 0 {
-		s.finalized++
-		for _, finalizer := range finalizers {
-			s.finalizers[finalizer]++
-		}
-	}
-	if owners := object.GetOwnerReferences(); len(owners) > 0 {
-		s.owned++
-		for _, owner := range owners {
-			s.owners[schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind().String()]++
-		}
-	}
-}
-
-// named counts objects, and names some of them, with an error each.
-type named struct {
-	total int
-	first []string
-}
-
-func (n *named) add(name string, err error) {
-	n.total++
-	if len(n.first) < maxNamed {
-		n.first = append(n.first, fmt.Sprintf("%s (%v)", name, err))
-	}
-}
-
-// String implements fmt.Stringer.
-func (n named) String() string { return strings.Join(n.first, "; ") }
-
-// counts lists names with their counts.
-func counts(of map[string]int) string {
-	var texts []string
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		texts = append(texts, fmt.Sprintf("%d %s", of[name], name))
-	}
-	return strings.Join(texts, ", ")
-}
-
-// checkNamespaces fails if a namespace of the objects is being deleted, and its objects with it.
-func (p *plan) checkNamespaces(ctx context.Context) error {
-	list, err := p.kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	objects, err := m.holding(ctx, m.freezeName(), writes()...)
 	if err != nil {
-		return fmt.Errorf("reading the namespaces: %w", err)
+		return err
 	}
-	for _, namespace := range list.Items {
-		if p.namespaces[namespace.Name] && namespace.Status.Phase == corev1.NamespaceTerminating {
-			p.fail(NamespaceDeleted, "wait until it is gone", "the namespace %s, which has some of the objects, is being deleted", namespace.Name)
+	if err := cluster.Apply(ctx, m.dynamic, m.dryRun, append(objects, m.denying(m.freezeName(), versions, "false")...)...); err != nil {
+		return err
+	}
+	// The objects do not exist, so that their deletion can only be forbidden.
+	if err := m.allow(ctx, m.freezeName()); err != nil {
+		return err
+	}
+	return m.either(m.remove(ctx, "flowschemas", m.freezeName()), m.remove(ctx, "prioritylevelconfigurations", m.freezeName()))
+}
+
+// rehearseSwitch tries a change of all APIServices.
+func (m *Migration) rehearseSwitch(ctx context.Context, doing string, do func(name string) error) error {
+	for _, name := range m.config.APIServices {
+		apiService, err := m.apiService(ctx, name)
+		if err == nil && apiService != nil {
+			err = do(name)
+		}
+		if err != nil {
+			return fmt.Errorf("%s the APIService %s: %w", doing, name, err)
 		}
 	}
 	return nil
 }
-
-func isCompacted(err error) bool { return errors.Is(err, rpctypes.ErrCompacted) }

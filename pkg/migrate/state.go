@@ -26,34 +26,10 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/client/v3"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-)
-
-// Phase is how far a migration is. A phase begins when the one before it has ended. A process that
-// continues the migration begins the phase again.
-type Phase string
-
-const (
-	// Copying copies the objects while they are used. Abort undoes it.
-	Copying Phase = "Copying"
-	// Freezing keeps clients from writing, copies what has changed since, and compares
-	// all objects. Abort undoes it.
-	Freezing Phase = "Freezing"
-	// Switching makes kube-apiserver send requests to the server. The server answers reads from the
-	// first of them on, while writes still wait.
-	Switching Phase = "Switching"
-	// Releasing lets clients write again, at the server.
-	Releasing Phase = "Releasing"
-	// Moved is the end: the server has the objects. The CustomResourceDefinitions still have
-	// copies, but do not serve them.
-	Moved Phase = "Moved"
-	// Returned is the end of the way back: kube-apiserver has the objects, and the server still has
-	// copies.
-	Returned Phase = "Returned"
-	// Aborting removes the objects from the server again.
-	Aborting Phase = "Aborting"
 )
 
 // State is what is known of a migration.
@@ -65,11 +41,10 @@ type State struct {
 	Changed time.Time `json:"changed"`
 	// Writer identifies the process that has changed it last.
 	Writer types.UID `json:"writer,omitempty"`
-	// Lease is a lease of the server's etcd that expires when that process has ended. Older
-	// releases had none.
+	// Lease is a lease of the server's etcd that expires when that process has ended.
 	Lease clientv3.LeaseID `json:"lease,omitempty"`
-	// Definitions are hashes of the definitions as the objects began to move, by name and field.
-	Definitions map[string]map[string]string `json:"definitions,omitempty"`
+	// Definitions are those as the objects began to move, by name.
+	Definitions map[string]Digest `json:"definitions,omitempty"`
 	// Objects are the numbers of objects in the last comparison of all, by resource.
 	Objects map[string]int `json:"objects,omitempty"`
 	// Revisions are those of the last comparison that found all objects equal, by resource. They
@@ -87,12 +62,11 @@ type State struct {
 	// way back: at most as many as an error can name.
 	NewUIDs []string `json:"newUIDs,omitempty"`
 	// Conversions are those of the definitions before they got BypassVersion, by their names.
-	Conversions map[string]json.RawMessage `json:"conversions,omitempty"`
+	Conversions map[string]*apiextensionsv1.CustomResourceConversion `json:"conversions,omitempty"`
 	// Registered are the specs of the APIServices from before the objects began to move back, by
 	// name.
 	Registered map[string]apiregistrationv1.APIServiceSpec `json:"registered,omitempty"`
 	// Service is the namespace and the name of the server's Service that the objects have moved to.
-	// Older releases did not record it.
 	Service string `json:"service,omitempty"`
 	// Prefixes are those of the copies in the server's etcd. Definitions of some may be gone by now.
 	Prefixes []string `json:"prefixes,omitempty"`
@@ -108,24 +82,6 @@ var errSuperseded = errors.New("another process has continued or aborted this mi
 
 // writeTimeout bounds how long a write to the server's etcd is retried.
 const writeTimeout = 10 * time.Second
-
-// session may write until another process changes the state.
-type session struct {
-	*Migration
-	state    State
-	revision int64
-	// meter measures the present pass over all objects.
-	meter *meter
-	// positions say how far this process has compared objects, by resource.
-	positions map[string]*position
-	stopTails func()
-	// frozen is set when this process has made sure that clients can't write.
-	frozen bool
-	// held is when this process has made kube-apiserver hold writes.
-	held time.Time
-	// historyStart is the revision of the server's etcd where this process has made the history begin.
-	historyStart int64
-}
 
 // Status returns the state, or ErrNone.
 func (m *Migration) Status(ctx context.Context) (State, error) {
@@ -152,81 +108,74 @@ func (m *Migration) readState(ctx context.Context) (state State, revision int64,
 
 // resume continues the migration, unless the check of its state fails. No other process can
 // write any more.
-func (m *Migration) resume(ctx context.Context, check func(State) error) (*session, error) {
+func (m *Migration) resume(ctx context.Context, check func(State) error) error {
 	state, revision, err := m.readState(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := check(state); err != nil {
-		return nil, err
+		return err
 	}
-	s := &session{Migration: m, state: state, revision: revision}
-	err = s.claim(ctx)
-	return s, err
+	m.state, m.revision = state, revision
+	return m.claim(ctx)
 }
 
 // claim makes this process the one that may write, for as long as the context lasts.
-func (s *session) claim(ctx context.Context) (err error) {
-	s.state.Writer = uuid.NewUUID()
-	if s.state.Lease, err = s.live(ctx); err != nil {
+func (m *Migration) claim(ctx context.Context) (err error) {
+	m.state.Writer = uuid.NewUUID()
+	if m.state.Lease, err = m.live(ctx); err != nil {
 		return err
 	}
-	s.claimed = s
-	return s.save(ctx)
+	m.claimed = true
+	return m.save(ctx)
 }
 
 // begin begins a migration of what these definitions define, in a phase.
-func (m *Migration) begin(ctx context.Context, phase Phase, from ...definition) (*session, error) {
-	s := &session{Migration: m, state: State{
-		Group: m.config.Group, Phase: phase, Started: time.Now().UTC().Truncate(time.Second),
-	}}
-	var err error
+func (m *Migration) begin(ctx context.Context, phase Phase, from ...definition) (err error) {
+	m.revision, m.state = 0, State{Group: m.config.Group, Phase: phase, Started: time.Now().UTC().Truncate(time.Second)}
 	for _, store := range m.config.Stores {
-		s.state.Prefixes = append(s.state.Prefixes, store.Prefix)
+		m.state.Prefixes = append(m.state.Prefixes, store.Prefix)
 	}
-	if len(from) > 0 {
-		if s.state.Definitions, err = s.digests(from); err != nil {
-			return nil, err
-		}
+	if m.state.Definitions, err = m.digests(from); err != nil {
+		return err
 	}
-	err = s.claim(ctx)
-	return s, err
+	return m.claim(ctx)
 }
 
 // save writes the state, unless another process has.
-func (s *session) save(ctx context.Context) error {
-	s.state.Changed = time.Now().UTC().Truncate(time.Second)
-	content, err := json.Marshal(s.state)
+func (m *Migration) save(ctx context.Context) error {
+	m.state.Changed = time.Now().UTC().Truncate(time.Second)
+	content, err := json.Marshal(m.state)
 	if err != nil {
 		return err
 	}
-	response, err := s.write(ctx, clientv3.OpPut(s.config.StateKey, string(content)))
+	response, err := m.write(ctx, clientv3.OpPut(m.config.StateKey, string(content)))
 	if errors.Is(err, errSuperseded) {
 		// This process may have written it, and the answer was lost.
 		if written := stateIn(response); written != nil && bytes.Equal(written.Value, content) {
-			s.revision = written.ModRevision
+			m.revision = written.ModRevision
 			return nil
 		}
 	}
 	if err != nil {
 		return err
 	}
-	s.revision = response.Header.Revision
+	m.revision = response.Header.Revision
 	return nil
 }
 
 // enter begins a phase.
-func (s *session) enter(ctx context.Context, phase Phase) error {
-	s.state.Phase = phase
-	return s.save(ctx)
+func (m *Migration) enter(ctx context.Context, phase Phase) error {
+	m.state.Phase = phase
+	return m.save(ctx)
 }
 
 // write does operations in etcd, unless another process has changed the state. The response then
 // has that state. write retries what fails, so that operations may be done twice.
-func (s *session) write(ctx context.Context, operations ...clientv3.Op) (response *clientv3.TxnResponse, err error) {
+func (m *Migration) write(ctx context.Context, operations ...clientv3.Op) (response *clientv3.TxnResponse, err error) {
 	err = eventually(ctx, writeTimeout, func(ctx context.Context) (err error) {
-		response, err = s.config.Etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(s.config.StateKey), "=", s.revision)).
-			Then(operations...).Else(clientv3.OpGet(s.config.StateKey)).Commit()
+		response, err = m.config.Etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(m.config.StateKey), "=", m.revision)).
+			Then(operations...).Else(clientv3.OpGet(m.config.StateKey)).Commit()
 		return err
 	})
 	if err != nil {
@@ -244,4 +193,137 @@ func stateIn(response *clientv3.TxnResponse) *mvccpb.KeyValue {
 		return kvs[0]
 	}
 	return nil
+}
+
+// leaseSeconds is how long a process may be silent before it counts as ended.
+const leaseSeconds = 60
+
+// live returns a lease of the server's etcd that this process keeps until the context ends.
+func (m *Migration) live(ctx context.Context) (clientv3.LeaseID, error) {
+	var lease *clientv3.LeaseGrantResponse
+	err := eventually(ctx, writeTimeout, func(ctx context.Context) (err error) {
+		lease, err = m.config.Etcd.Grant(ctx, leaseSeconds)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("getting a lease from the server's etcd: %w", err)
+	}
+	go func() {
+		for ctx.Err() == nil {
+			if kept, err := m.config.Etcd.KeepAlive(ctx, lease.ID); err == nil {
+				for range kept {
+					continue // The client gives up when etcd has not answered for a minute.
+				}
+			}
+			_ = wait(ctx, time.Second)
+		}
+	}()
+	return lease.ID, nil
+}
+
+// reportInterval is how often the progress of reading many objects is reported.
+const reportInterval = time.Second
+
+// Progress says how far a migration is.
+type Progress struct {
+	// Message is a sentence without a full stop, or the name of a phase that begins.
+	Message string `json:"message"`
+	// Objects of Total have been read, and copied if they differed, in the present pass. Bytes is
+	// their size. All three are zero if the message is not about objects.
+	Objects int   `json:"objects,omitempty"`
+	Total   int   `json:"total,omitempty"`
+	Bytes   int64 `json:"bytes,omitempty"`
+	// SecondsLeft is how long the present pass is expected to last.
+	SecondsLeft *int `json:"secondsLeft,omitempty"`
+}
+
+// progress reports a sentence.
+func (m *Migration) progress(format string, args ...any) {
+	m.config.Report(Progress{Message: fmt.Sprintf(format, args...)})
+}
+
+// meter measures a pass over all objects.
+type meter struct {
+	Progress
+	report   func(Progress)
+	now      func() time.Time
+	started  time.Time
+	reported time.Time
+}
+
+func newMeter(total int, report func(Progress), now func() time.Time) *meter {
+	started := now()
+	return &meter{Progress: Progress{Total: total}, report: report, now: now, started: started, reported: started}
+}
+
+// add counts an object. There may be more than there were at first.
+func (m *meter) add(size int) {
+	if m == nil {
+		return
+	}
+	m.Objects++
+	m.Bytes += int64(size)
+	m.Total = max(m.Total, m.Objects)
+	now := m.now()
+	if now.Sub(m.reported) < reportInterval {
+		return
+	}
+	m.reported = now
+	left := int((now.Sub(m.started) * time.Duration(m.Total-m.Objects) / time.Duration(m.Objects)).Round(time.Second) / time.Second)
+	m.SecondsLeft = &left
+	m.Message = fmt.Sprintf("%d of %d objects, %.1f MB, %d s left", m.Objects, m.Total, float64(m.Bytes)/1e6, left)
+	m.report(m.Progress)
+}
+
+// beginPass begins to measure a pass over all objects.
+func (m *Migration) beginPass(ctx context.Context, moves []move) error {
+	total := 0
+	for _, move := range moves {
+		_, count, err := m.revisionNow(ctx, move.from)
+		if err != nil {
+			return err
+		}
+		total += max(count, 0)
+	}
+	m.meter = newMeter(total, func(progress Progress) {
+		m.config.Report(progress)
+		m.saveProgress(ctx, progress)
+	}, time.Now)
+	return nil
+}
+
+// progressKey returns the key of the present pass's progress, which other processes read.
+func (m *Migration) progressKey() string { return m.config.StateKey + ".progress" }
+
+// saveProgress tells other processes how far this one is. It ignores errors: either the next report
+// succeeds, or the next step fails for the same reason.
+func (m *Migration) saveProgress(ctx context.Context, progress Progress) {
+	if content, err := json.Marshal(progress); err == nil {
+		_, _ = m.write(ctx, clientv3.OpPut(m.progressKey(), string(content)))
+	}
+}
+
+// readProgress returns the progress that was saved after the state, or nil.
+func (m *Migration) readProgress(ctx context.Context, revision int64) (*Progress, error) {
+	response, err := m.config.Etcd.Get(ctx, m.progressKey())
+	if err != nil {
+		return nil, fmt.Errorf("reading the migration's progress from the server's etcd: %w", err)
+	}
+	if len(response.Kvs) == 0 || response.Kvs[0].ModRevision < revision {
+		return nil, nil
+	}
+	progress := &Progress{}
+	if err := json.Unmarshal(response.Kvs[0].Value, progress); err != nil {
+		return nil, fmt.Errorf("the migration's progress, the key %s in the server's etcd, can't be read: %w", m.progressKey(), err)
+	}
+	return progress, nil
+}
+
+// forget deletes the state of a migration that has ended.
+func (m *Migration) forget(ctx context.Context) error {
+	response, err := m.write(ctx, clientv3.OpDelete(m.config.StateKey), clientv3.OpDelete(m.progressKey()))
+	if errors.Is(err, errSuperseded) && stateIn(response) == nil {
+		return nil // This process has deleted it, if an answer was lost.
+	}
+	return err
 }

@@ -18,7 +18,6 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -32,7 +31,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
@@ -52,90 +50,31 @@ func newMigration(t *testing.T, options ...grpc.DialOption) *Migration {
 	return &Migration{config: Config{Group: "example.com", Etcd: client, StateKey: "/state", Report: func(progress Progress) { t.Log(progress.Message) }}}
 }
 
-// savedState has all fields of a state as they are in etcd. Those of a release never change.
-const savedState = `{
-	"group": "example.com",
-	"phase": "Switching",
-	"started": "2026-01-01T00:00:00Z",
-	"changed": "2026-01-01T00:01:00Z",
-	"lease": 7587899184414435001,
-	"definitions": {"things.example.com": {"metadata.uid": "1", "spec.scope": "abc"}},
-	"objects": {"things": 3},
-	"revisions": {"things": "41"},
-	"prefixes": ["/registry/example.com/things/"],
-	"finalized": ["things/default/a"],
-	"switched": "2026-01-01T00:02:00Z",
-	"returning": true,
-	"newUIDs": ["things/default/b"],
-	"conversions": {"things.example.com": {"strategy": "None"}},
-	"registered": {"v1.example.com": {"service": {"namespace": "server", "name": "server", "port": 443}, "group": "example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 100}},
-	"service": "server/server"
-}`
-
-// A migration that another release has begun can be continued: the state has the same names.
-func TestSavedState(t *testing.T) {
-	m := newMigration(t)
-	_, err := m.config.Etcd.Put(t.Context(), m.config.StateKey, savedState)
-	require.NoError(t, err)
-	at := func(minute int) time.Time { return time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC) }
-	want := State{
-		Group: "example.com", Phase: Switching, Started: at(0), Changed: at(1), Lease: 7587899184414435001,
-		Definitions: map[string]map[string]string{"things.example.com": {"metadata.uid": "1", "spec.scope": "abc"}},
-		Objects:     map[string]int{"things": 3}, Revisions: map[string]string{"things": "41"}, Finalized: []string{"things/default/a"},
-		Switched: at(2), Returning: true, NewUIDs: []string{"things/default/b"},
-		Conversions: map[string]json.RawMessage{"things.example.com": json.RawMessage(`{"strategy": "None"}`)}, Service: "server/server",
-		Prefixes: []string{"/registry/example.com/things/"},
-		Registered: map[string]apiregistrationv1.APIServiceSpec{"v1.example.com": {
-			Service: &apiregistrationv1.ServiceReference{Namespace: "server", Name: "server", Port: new(int32(443))},
-			Group:   "example.com", Version: "v1", GroupPriorityMinimum: 1000, VersionPriority: 100,
-		}},
-	}
-	got, err := m.Status(t.Context())
-	require.NoError(t, err)
-	assert.Empty(t, cmp.Diff(want, got))
-	_, err = m.resume(t.Context(), anyState)
-	require.NoError(t, err)
-	response, err := m.config.Etcd.Get(t.Context(), m.config.StateKey)
-	require.NoError(t, err)
-	var before, after map[string]any
-	require.NoError(t, errors.Join(json.Unmarshal([]byte(savedState), &before), json.Unmarshal(response.Kvs[0].Value, &after)))
-	delete(before, "changed")
-	delete(after, "changed")
-	delete(after, "writer")
-	delete(before, "lease")
-	delete(after, "lease")
-	assert.Empty(t, cmp.Diff(before, after))
-}
-
 func anyState(State) error { return nil }
 
 // A process that continues a migration keeps all others from writing.
 func TestClaim(t *testing.T) {
-	m := newMigration(t)
-	_, err := m.Status(t.Context())
+	first := newMigration(t)
+	second := &Migration{config: first.config}
+	_, err := first.Status(t.Context())
 	require.ErrorIs(t, err, ErrNone)
-	_, err = m.resume(t.Context(), anyState)
-	require.ErrorIs(t, err, ErrNone)
-	first, err := m.begin(t.Context(), Copying)
-	require.NoError(t, err)
-	_, err = m.begin(t.Context(), Copying)
-	require.ErrorIs(t, err, errSuperseded)
+	require.ErrorIs(t, first.resume(t.Context(), anyState), ErrNone)
+	require.NoError(t, first.begin(t.Context(), Copying))
+	require.ErrorIs(t, second.begin(t.Context(), Copying), errSuperseded)
 	_, err = first.write(t.Context(), clientv3.OpPut("/key", "first"))
 	assert.NoError(t, err)
 	assert.NoError(t, first.enter(t.Context(), Freezing))
 
 	refusal := errors.New("refused")
-	_, err = m.resume(t.Context(), func(State) error { return refusal })
-	require.ErrorIs(t, err, refusal)
+	require.ErrorIs(t, second.resume(t.Context(), func(State) error { return refusal }), refusal)
 	_, err = first.write(t.Context(), clientv3.OpPut("/key", "still first"))
 	require.NoError(t, err, "a claim that is refused must not change anything")
-	second, err := m.resume(t.Context(), anyState)
-	require.NoError(t, err)
+	require.NoError(t, second.resume(t.Context(), anyState))
 	assert.Equal(t, Freezing, second.state.Phase)
 	_, err = first.write(t.Context(), clientv3.OpPut("/key", "late"))
 	require.ErrorIs(t, err, errSuperseded)
 	require.ErrorIs(t, first.enter(t.Context(), Switching), errSuperseded)
-	got, err := m.config.Etcd.Get(t.Context(), "/key")
+	got, err := first.config.Etcd.Get(t.Context(), "/key")
 	require.NoError(t, err)
 	assert.Equal(t, "still first", string(got.Kvs[0].Value), "the first process may no longer write")
 }
@@ -152,14 +91,13 @@ func TestLostAnswers(t *testing.T) {
 		}
 		return err
 	}))
-	s, err := m.begin(t.Context(), Copying)
+	require.NoError(t, m.begin(t.Context(), Copying))
+	require.NoError(t, m.enter(t.Context(), Freezing))
+	_, err := m.write(t.Context(), clientv3.OpPut("/key", "a"))
 	require.NoError(t, err)
-	require.NoError(t, s.enter(t.Context(), Freezing))
-	_, err = s.write(t.Context(), clientv3.OpPut("/key", "a"))
-	require.NoError(t, err)
-	other, err := m.resume(t.Context(), anyState)
-	require.NoError(t, err)
-	require.ErrorIs(t, s.save(t.Context()), errSuperseded)
+	other := &Migration{config: m.config}
+	require.NoError(t, other.resume(t.Context(), anyState))
+	require.ErrorIs(t, m.save(t.Context()), errSuperseded)
 	require.NoError(t, other.enter(t.Context(), Switching))
 	require.NoError(t, other.forget(t.Context()))
 	require.ErrorIs(t, other.save(t.Context()), errSuperseded)
@@ -170,8 +108,7 @@ func TestLostAnswers(t *testing.T) {
 // step.
 func TestStatusOfAnother(t *testing.T) {
 	m := newMigration(t)
-	c, err := m.begin(t.Context(), Copying)
-	require.NoError(t, err)
+	require.NoError(t, m.begin(t.Context(), Copying))
 	progress := func() *Progress {
 		t.Helper()
 		other := &Migration{config: m.config}
@@ -182,19 +119,56 @@ func TestStatusOfAnother(t *testing.T) {
 	assert.Nil(t, progress(), "before there is any")
 	left := 7
 	want := Progress{Message: "500 of 1000 objects", Objects: 500, Total: 1000, Bytes: 4096, SecondsLeft: &left}
-	c.saveProgress(t.Context(), want)
+	m.saveProgress(t.Context(), want)
 	assert.Empty(t, cmp.Diff(&want, progress()))
-	require.NoError(t, c.enter(t.Context(), Freezing))
+	require.NoError(t, m.enter(t.Context(), Freezing))
 	assert.Nil(t, progress(), "of the phase before")
-	c.saveProgress(t.Context(), want)
-	second, err := m.resume(t.Context(), anyState)
-	require.NoError(t, err)
+	m.saveProgress(t.Context(), want)
+	second := &Migration{config: m.config}
+	require.NoError(t, second.resume(t.Context(), anyState))
 	late := want
 	late.Objects = 999
-	c.saveProgress(t.Context(), late)
+	m.saveProgress(t.Context(), late)
 	assert.Nil(t, progress(), "of a process that may no longer write")
 	require.NoError(t, second.forget(t.Context()))
 	response, err := m.config.Etcd.Get(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	require.NoError(t, err)
 	assert.Zero(t, response.Count, "keys are left of a migration that is over")
+}
+
+// A pass reports how far it is and how long it is going to take, and no more than once a
+// second.
+func TestMeter(t *testing.T) {
+	left := func(seconds int) *int { return &seconds }
+	for name, test := range map[string]struct {
+		total    int
+		sizes    []int
+		duration time.Duration
+		want     []Progress
+	}{
+		"nothing": {total: 0},
+		"fast":    {total: 4, sizes: []int{10, 10, 10, 10}, duration: 200 * time.Millisecond},
+		"slow": {total: 4, sizes: []int{1_000_000, 500_000}, duration: 3 * time.Second, want: []Progress{
+			{Message: "1 of 4 objects, 1.0 MB, 9 s left", Objects: 1, Total: 4, Bytes: 1_000_000, SecondsLeft: left(9)},
+			{Message: "2 of 4 objects, 1.5 MB, 6 s left", Objects: 2, Total: 4, Bytes: 1_500_000, SecondsLeft: left(6)},
+		}},
+		"once a second": {total: 4, sizes: []int{1, 1, 1, 1}, duration: 500 * time.Millisecond, want: []Progress{
+			{Message: "2 of 4 objects, 0.0 MB, 1 s left", Objects: 2, Total: 4, Bytes: 2, SecondsLeft: left(1)},
+			{Message: "4 of 4 objects, 0.0 MB, 0 s left", Objects: 4, Total: 4, Bytes: 4, SecondsLeft: left(0)},
+		}},
+		"more than there were": {total: 0, sizes: []int{1}, duration: time.Second, want: []Progress{
+			{Message: "1 of 1 objects, 0.0 MB, 0 s left", Objects: 1, Total: 1, Bytes: 1, SecondsLeft: left(0)},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var reported []Progress
+			now := time.Unix(0, 0)
+			meter := newMeter(test.total, func(progress Progress) { reported = append(reported, progress) }, func() time.Time { return now })
+			for _, size := range test.sizes {
+				now = now.Add(test.duration)
+				meter.add(size)
+			}
+			assert.Empty(t, cmp.Diff(test.want, reported))
+		})
+	}
 }

@@ -29,7 +29,6 @@ import (
 	"go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -50,60 +49,60 @@ const (
 // switchToServer makes kube-apiserver send requests to the server, and hides the definitions, which
 // ends its own watches. If the server can't be reached, or the definitions have changed, nothing
 // changes for clients. The migration then is back in the phase Copying.
-func (s *session) switchToServer(ctx context.Context) error {
-	if err := s.switchVersions(ctx); err != nil {
+func (m *Migration) switchToServer(ctx context.Context) error {
+	if err := m.switchVersions(ctx); err != nil {
 		return err
 	}
-	s.state.Service = serviceOf(&s.config.Service)
-	if err := s.copyLate(ctx); err != nil {
+	m.state.Service = serviceOf(&m.config.Service)
+	if err := m.copyLate(ctx); err != nil {
 		return err
 	}
 	// Other writes may have raised the revision of kube-apiserver's etcd since.
-	if _, err := s.beginHistory(ctx); err != nil {
+	if _, err := m.beginHistory(ctx); err != nil {
 		return err
 	}
-	if err := s.checkHistory(ctx); err != nil {
+	if err := m.checkHistory(ctx); err != nil {
 		return err
 	}
 	// A kube-apiserver that learned of this before it learns of the APIServices would answer 404.
-	if err := settle(ctx); err != nil {
+	if err := cluster.Settle(ctx); err != nil {
 		return err
 	}
-	return s.hide(ctx, keys.CopyKept)
+	return m.hide(ctx, keys.CopyKept)
 }
 
 // copyLate copies writes that kube-apiservers accepted because they learned late of the freeze. By
 // now the one that answers sends writes to the server, where they wait.
-func (s *session) copyLate(ctx context.Context) error {
+func (m *Migration) copyLate(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	moves, err := s.moves(ctx)
+	moves, err := m.moves(ctx)
 	if err != nil {
 		return err
 	}
 	// All wait at the same time.
 	positions := make([]*position, len(moves))
 	for i := range moves {
-		revision := s.state.Revisions[moves[i].Resource]
+		revision := m.state.Revisions[moves[i].Resource]
 		moves[i].from = local(moves[i].from)
 		positions[i] = newPosition(revision)
-		if positions[i].tail, err = s.tail(ctx, moves[i].from, revision); err != nil {
+		if positions[i].tail, err = m.tail(ctx, moves[i].from, revision); err != nil {
 			return err
 		}
 	}
 	for i, move := range moves {
-		count, err := s.follow(ctx, move, positions[i], s.atServer())
+		count, err := m.follow(ctx, move, positions[i], m.atServer())
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case expired(err), apierrors.IsNotFound(err):
 			// An earlier process may have come further.
-			s.progress("it can't be known whether %s were written after the freeze: %v", move.GroupResource, err)
+			m.progress("it can't be known whether %s were written after the freeze: %v", move.GroupResource, err)
 		case err != nil:
 			return err
 		case count > 0:
-			s.state.Revisions[move.Resource] = positions[i].revision
-			s.progress("%d %s were written after the freeze, by a kube-apiserver that learned late of it, and have been copied", count, move.GroupResource)
+			m.state.Revisions[move.Resource] = positions[i].revision
+			m.progress("%d %s were written after the freeze, by a kube-apiserver that learned late of it, and have been copied", count, move.GroupResource)
 		}
 	}
 	return nil
@@ -111,39 +110,39 @@ func (s *session) copyLate(ctx context.Context) error {
 
 // switchToKube makes kube-apiserver answer requests itself, and ends the watches that clients still
 // have at the server.
-func (s *session) switchToKube(ctx context.Context) error {
-	if err := s.serveReturned(ctx); err != nil {
+func (m *Migration) switchToKube(ctx context.Context) error {
+	if err := m.serveReturned(ctx); err != nil {
 		return err
 	}
-	given, err := s.givenBack(ctx)
+	given, err := m.givenBack(ctx)
 	if err != nil {
 		return err
 	}
 	if len(given) == 0 {
-		if err := s.checkReturned(ctx); err != nil {
-			return s.goBack(ctx, err)
+		if err := m.checkReturned(ctx); err != nil {
+			return m.unfreeze(ctx, err)
 		}
 	}
-	if err := s.giveAllBack(ctx); err != nil {
+	if err := m.giveAllBack(ctx); err != nil {
 		return err
 	}
-	if err := s.checkHistory(ctx); err != nil {
+	if err := m.checkHistory(ctx); err != nil {
 		return err
 	}
-	now, err := s.serverRevision(ctx)
+	now, err := m.serverRevision(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := s.write(ctx, clientv3.OpPut(s.config.HistoryKey, strconv.FormatInt(now+1, 10))); err != nil {
+	if _, err := m.write(ctx, clientv3.OpPut(m.config.HistoryKey, strconv.FormatInt(now+1, 10))); err != nil {
 		return err
 	}
-	return s.annotate(ctx, keys.CopyNone)
+	return m.annotate(ctx, keys.CopyNone)
 }
 
 // givenBack returns the APIServices that led to the server and are kube-apiserver's own again, or are about to be.
-func (s *session) givenBack(ctx context.Context) (names []string, err error) {
-	for _, name := range slices.Sorted(maps.Keys(s.state.Registered)) {
-		apiService, err := s.apiService(ctx, name)
+func (m *Migration) givenBack(ctx context.Context) (names []string, err error) {
+	for _, name := range slices.Sorted(maps.Keys(m.state.Registered)) {
+		apiService, err := m.apiService(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -154,36 +153,18 @@ func (s *session) givenBack(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// checkReturned returns an error unless kube-apiserver's objects equal the server's. Others could
-// have written in BypassVersion at a kube-apiserver that did not know its policy yet.
-func (s *session) checkReturned(ctx context.Context) error {
-	if err := s.unchanged(ctx); err != nil {
+// checkReturned returns an error unless kube-apiserver can serve what has moved back.
+func (m *Migration) checkReturned(ctx context.Context) error {
+	if err := m.unchanged(ctx); err != nil {
 		return err
 	}
-	moves, err := s.moves(ctx)
+	moves, err := m.moves(ctx)
 	if err != nil {
 		return err
 	}
-	if s.config.KubeEtcd != nil {
-		return s.checkReadable(ctx, moves)
-	}
-	if err := s.beginPass(ctx, moves); err != nil {
-		return err
-	}
-	to := throughKube{s.Migration, func(move move) schema.GroupVersionResource { return local(move.from) }}
 	for _, move := range moves {
-		if _, err := s.verify(ctx, move, to); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkReadable returns an error unless kube-apiserver can read what its etcd has. It may encrypt resources, and had no
-// copy that showed it.
-func (s *session) checkReadable(ctx context.Context, moves []move) error {
-	for _, move := range moves {
-		if _, _, err := s.revisionNow(ctx, local(move.from)); err != nil {
+		// It may encrypt resources, and had no copy that showed it.
+		if _, _, err := m.revisionNow(ctx, local(move.from)); err != nil {
 			return &refusal{fmt.Sprintf("kube-apiserver can't read the %s that were written to its etcd: %v", move.GroupResource, err),
 				"if it encrypts them, add the provider identity to its --encryption-provider-config until all have been written again"}
 		}
@@ -193,64 +174,61 @@ func (s *session) checkReadable(ctx context.Context, moves []move) error {
 
 // serveReturned makes kube-apiserver serve what has moved back, from a revision on that no client has seen from the
 // server.
-func (s *session) serveReturned(ctx context.Context) error {
-	if _, err := s.raiseKube(ctx, raiseMargin); err != nil {
+func (m *Migration) serveReturned(ctx context.Context) error {
+	if _, err := m.raiseKube(ctx, raiseMargin); err != nil {
 		return err
 	}
-	if err := s.allowCopies(ctx); err != nil {
+	if err := m.allowCopies(ctx); err != nil {
 		return err
 	}
-	if err := settle(ctx); err != nil {
+	if err := m.serve(ctx, keys.CopyKept); err != nil {
 		return err
 	}
-	if err := s.serve(ctx, keys.CopyKept); err != nil {
-		return err
-	}
-	if err := s.allow(ctx, s.bypassName()); err != nil {
+	if err := m.allow(ctx, m.bypassName()); err != nil {
 		return err
 	}
 	// All kube-apiservers serve them before the first one learns that it has the APIServices again.
-	if err := settle(ctx); err != nil {
+	if err := cluster.Settle(ctx); err != nil {
 		return err
 	}
-	return s.fillCaches(ctx)
+	return m.fillCaches(ctx)
 }
 
 // giveAllBack returns when all APIServices are kube-apiserver's own again. While one leads to a server that follows
 // new versions, that server may register one again that has been given back.
-func (s *session) giveAllBack(ctx context.Context) error {
+func (m *Migration) giveAllBack(ctx context.Context) error {
 	for range maxPasses {
-		for _, name := range s.config.APIServices {
-			if err := s.giveBack(ctx, name); err != nil {
+		for _, name := range m.config.APIServices {
+			if err := m.giveBack(ctx, name); err != nil {
 				return err
 			}
 		}
-		registered, err := s.registered(ctx)
+		registered, err := m.registered(ctx)
 		if err != nil || len(registered) == 0 {
 			return err
 		}
 	}
-	return fmt.Errorf("APIServices of %s are made to lead to a server again and again: stop what applies them, and run this again", s.config.Group)
+	return fmt.Errorf("APIServices of %s are made to lead to a server again and again: stop what applies them, and run this again", m.config.Group)
 }
 
 // giveBack returns when an APIService is kube-apiserver's own again.
-func (s *session) giveBack(ctx context.Context, name string) error {
+func (m *Migration) giveBack(ctx context.Context, name string) error {
 	var refused error
 	err := eventually(ctx, availableTimeout, func(ctx context.Context) error {
-		apiService, err := s.apiService(ctx, name)
+		apiService, err := m.apiService(ctx, name)
 		if err != nil {
 			return err
 		}
 		if apiService == nil {
-			return s.unregistered(ctx, name)
+			return m.unregistered(ctx, name)
 		}
 		if cluster.OwnedByKube(apiService) {
 			if reason := cluster.Availability(apiService).Reason; reason != cluster.LocalReason {
 				return fmt.Errorf("kube-apiserver does not serve %s itself yet: %s", name, reason)
 			}
-			return s.answeredByServer(ctx, name, false)
+			return m.answeredByServer(ctx, name, false)
 		}
-		err = cluster.GiveBack(ctx, s.aggregator.ApiregistrationV1().APIServices(), name)
+		err = cluster.GiveBack(ctx, m.aggregator.ApiregistrationV1().APIServices(), name)
 		switch {
 		case err == nil:
 			return errors.New("it has just been deleted")
@@ -266,15 +244,15 @@ func (s *session) giveBack(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("giving the APIService %s back to kube-apiserver: %w", name, err)
 	}
-	s.progress("%s is kube-apiserver's", name)
+	m.progress("%s is kube-apiserver's", name)
 	return nil
 }
 
 // unregistered returns an error if kube-apiserver is going to create an APIService for a
 // definition.
-func (s *session) unregistered(ctx context.Context, name string) error {
+func (m *Migration) unregistered(ctx context.Context, name string) error {
 	version, group, _ := strings.Cut(name, ".")
-	switch _, err := cluster.AnsweringServer(ctx, s.config.Cluster, group, version); {
+	switch _, err := cluster.AnsweringServer(ctx, m.config.Cluster, group, version); {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
@@ -301,55 +279,55 @@ func (m *Migration) patchAPIService(ctx context.Context, name string, patch []by
 }
 
 // switchVersions makes all APIServices lead to the server. The first one shows whether kube-apiserver reaches it.
-func (s *session) switchVersions(ctx context.Context) error {
-	switched, err := s.switched(ctx)
+func (m *Migration) switchVersions(ctx context.Context) error {
+	switched, err := m.switched(ctx)
 	if err != nil {
 		return err
 	}
-	found, err := s.definitions(ctx)
+	found, err := m.definitions(ctx)
 	if err != nil {
 		return err
 	}
-	names := slices.DeleteFunc(slices.Clone(s.config.APIServices), func(name string) bool {
+	names := slices.DeleteFunc(slices.Clone(m.config.APIServices), func(name string) bool {
 		version, _, _ := strings.Cut(name, ".")
 		return !slices.ContainsFunc(found, func(d definition) bool { return slices.Contains(d.served(), version) })
 	})
 	if len(switched) > 0 {
-		return s.switchAll(ctx, names) // An earlier process has come further.
+		return m.switchAll(ctx, names) // An earlier process has come further.
 	}
 	// After this, the migration ends at the server.
-	if err := s.unchanged(ctx); err != nil {
-		return s.goBack(ctx, err)
+	if err := m.unchanged(ctx); err != nil {
+		return m.unfreeze(ctx, err)
 	}
 	if len(names) == 0 {
 		return nil
 	}
 	reached := false
-	err = s.replace(ctx, func(ctx context.Context) error {
+	err = m.replace(ctx, func(ctx context.Context) error {
 		first := names[len(names)-1]
-		if err := s.switchVersion(ctx, first); err != nil {
+		if err := m.switchVersion(ctx, first); err != nil {
 			return err
 		}
-		if err := s.reach(ctx, first); err != nil {
+		if err := m.reach(ctx, first); err != nil {
 			return err
 		}
 		reached = true
-		return s.switchAll(ctx, names)
+		return m.switchAll(ctx, names)
 	})
 	// Once a kube-apiserver has reached the server, clients may have read there. Only an abort undoes that.
 	if err == nil || reached || ctx.Err() != nil {
 		return err
 	}
 	// The update may have been done although its answer was lost.
-	if backErr := s.giveAllBack(ctx); backErr != nil {
+	if backErr := m.giveAllBack(ctx); backErr != nil {
 		return errors.Join(err, backErr)
 	}
-	return s.goBack(ctx, err)
+	return m.unfreeze(ctx, err)
 }
 
 // switchAll returns when the server answers for all versions.
-func (s *session) switchAll(ctx context.Context, names []string) error {
-	for _, do := range []func(context.Context, string) error{s.switchVersion, s.waitAvailable} {
+func (m *Migration) switchAll(ctx context.Context, names []string) error {
+	for _, do := range []func(context.Context, string) error{m.switchVersion, m.waitAvailable} {
 		for _, name := range names {
 			if err := do(ctx, name); err != nil {
 				return err
@@ -361,13 +339,13 @@ func (s *session) switchAll(ctx context.Context, names []string) error {
 
 // replace calls a function that creates APIServices instead of kube-apiserver's own. Reads wait meanwhile: until a
 // kube-apiserver has reached the server, it would answer 503.
-func (s *session) replace(ctx context.Context, create func(context.Context) error) error {
-	return cluster.ReplaceAPIServices(ctx, s.dynamic, s.aggregator.ApiregistrationV1().APIServices(), func(ctx context.Context) error {
-		if err := s.hold(ctx, s.readsName(), "get", "list", "watch"); err != nil {
+func (m *Migration) replace(ctx context.Context, create func(context.Context) error) error {
+	return cluster.ReplaceAPIServices(ctx, m.dynamic, m.aggregator.ApiregistrationV1().APIServices(), func(ctx context.Context) error {
+		if err := m.hold(ctx, m.readsName(), "get", "list", "watch"); err != nil {
 			return err
 		}
-		return errors.Join(create(ctx), s.unhold(context.WithoutCancel(ctx), s.readsName()))
-	}, s.config.Group)
+		return errors.Join(create(ctx), m.unhold(context.WithoutCancel(ctx), m.readsName()))
+	}, m.config.Group)
 }
 
 // waitAvailable returns when the server answers for a version.
@@ -447,14 +425,14 @@ func (m *Migration) available(ctx context.Context, name string) error {
 
 // checkHistory requires that the server ends watches that begin at revisions of kube-apiserver.
 // Clients then list again. Otherwise they would miss changes.
-func (s *session) checkHistory(ctx context.Context) error {
-	moves, err := s.moves(ctx)
+func (m *Migration) checkHistory(ctx context.Context) error {
+	moves, err := m.moves(ctx)
 	if err != nil {
 		return err
 	}
 	for _, move := range moves {
 		err := eventually(ctx, availableTimeout, func(ctx context.Context) error {
-			return s.checkWatch(ctx, move)
+			return m.checkWatch(ctx, move)
 		})
 		if err != nil {
 			return fmt.Errorf("clients that resume a watch of the %s would miss changes; restart all replicas of the server, and run this again: %w", move.GroupResource, err)
@@ -463,10 +441,10 @@ func (s *session) checkHistory(ctx context.Context) error {
 	return nil
 }
 
-func (s *session) checkWatch(ctx context.Context, move move) error {
-	revision := s.state.Revisions[move.Resource]
+func (m *Migration) checkWatch(ctx context.Context, move move) error {
+	revision := m.state.Revisions[move.Resource]
 	seconds := int64(1)
-	watcher, err := s.dynamic.Resource(move.from).Watch(ctx, metav1.ListOptions{ResourceVersion: revision, TimeoutSeconds: &seconds})
+	watcher, err := m.dynamic.Resource(move.from).Watch(ctx, metav1.ListOptions{ResourceVersion: revision, TimeoutSeconds: &seconds})
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return nil
 	}
@@ -481,4 +459,41 @@ func (s *session) checkWatch(ctx context.Context, move move) error {
 		return nil
 	}
 	return fmt.Errorf("the server continues a watch at kube-apiserver's revision %s", revision)
+}
+
+// switched returns the APIServices that lead clients to where the objects move.
+func (m *Migration) switched(ctx context.Context) ([]string, error) {
+	if m.state.Returning {
+		return m.givenBack(ctx)
+	}
+	registered, err := m.registered(ctx)
+	return slices.Sorted(maps.Keys(registered)), err
+}
+
+// checkUsed returns an error unless clients use what is copied. APIServices may have been changed meanwhile.
+func (m *Migration) checkUsed(ctx context.Context) error {
+	switched, err := m.switched(ctx)
+	if err != nil || len(switched) == 0 {
+		return err
+	}
+	fix := m.fixUnregister()
+	if m.state.Returning {
+		fix = "make the APIServices lead to the server again"
+	}
+	return &refusal{fmt.Sprintf("%s lead clients already to where the objects are only being copied, so that what they write there would be lost", strings.Join(switched, ", ")), fix}
+}
+
+// registered returns the specs of the APIServices that lead to a server, by name.
+func (m *Migration) registered(ctx context.Context) (map[string]apiregistrationv1.APIServiceSpec, error) {
+	found := map[string]apiregistrationv1.APIServiceSpec{}
+	for _, name := range m.config.APIServices {
+		apiService, err := m.apiService(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if apiService != nil && apiService.Spec.Service != nil {
+			found[name] = apiService.Spec
+		}
+	}
+	return found, nil
 }

@@ -20,21 +20,16 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 func TestAnsweredByServer(t *testing.T) {
@@ -82,7 +77,6 @@ func TestReachedByOneKubeAPIServer(t *testing.T) {
 	scene := usualScene()
 	scene.apiService.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: "Passed"}}
 	m := scene.migration(t, newMigration(t).config.Etcd)
-	m.config.Report = func(Progress) {}
 	ctx, cancel := context.WithCancel(t.Context())
 	m.config.Cluster = &rest.Config{Transport: always(func() (*http.Response, error) {
 		defer cancel()
@@ -90,55 +84,12 @@ func TestReachedByOneKubeAPIServer(t *testing.T) {
 	})}
 	found, err := m.definitions(t.Context())
 	require.NoError(t, err)
-	s, err := m.begin(t.Context(), Switching, found...)
-	require.NoError(t, err)
-	require.ErrorContains(t, s.switchVersions(ctx), "kube-apiserver still answers")
-	require.Equal(t, Switching, s.state.Phase)
+	require.NoError(t, m.begin(t.Context(), Switching, found...))
+	require.ErrorContains(t, m.switchVersions(ctx), "kube-apiserver still answers")
+	require.Equal(t, Switching, m.state.Phase)
 	apiService, err := m.apiService(t.Context(), "v1.example.com")
 	require.NoError(t, err)
 	require.NotNil(t, apiService.Spec.Service)
-}
-
-// Writes of others at kube-apiserver on the way back are found before clients come.
-func TestCheckReturned(t *testing.T) {
-	changed := strings.Replace(usualObject, `"uid": "1"`, `"uid": "1", "annotations": {"a": "b"}`, 1)
-	const differs = "the server's objects differ from kube-apiserver's: 1 of things.example.com, such as [default/one]; a webhook or a policy may change or refuse what is written"
-	for name, test := range map[string]struct {
-		server, kube string
-		differs      bool
-	}{
-		"equal":   {usualObject, usualObject, false},
-		"neither": {"", "", false},
-		"changed": {usualObject, changed, true},
-		"created": {"", usualObject, true},
-		"deleted": {usualObject, "", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			m := newMigration(t)
-			m.config.Group, m.config.Stores = "example.com", []keys.Objects{things}
-			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-				thingsV1: "ThingList", local(thingsV1): "ThingList", {Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}: "CustomResourceDefinitionList",
-			})
-			m.dynamic = client
-			define(t, m, usualDefinition)
-			for resource, object := range map[schema.GroupVersionResource]string{thingsV1: test.server, local(thingsV1): test.kube} {
-				client.PrependReactor("list", resource.Resource, func(clienttesting.Action) (bool, runtime.Object, error) {
-					list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}, Items: unmarshal(t, object)}
-					list.SetResourceVersion("9")
-					return true, list, nil
-				})
-			}
-			s, err := m.begin(t.Context(), Copying)
-			require.NoError(t, err)
-			s.state.Returning = true
-			err = s.checkReturned(t.Context())
-			if !test.differs {
-				require.NoError(t, err)
-				return
-			}
-			require.EqualError(t, err, differs)
-		})
-	}
 }
 
 // kube-apiserver may encrypt a resource without a copy that showed it. It then can't read objects that were written to
@@ -146,15 +97,15 @@ func TestCheckReturned(t *testing.T) {
 func TestCheckReadable(t *testing.T) {
 	scene := usualScene()
 	m := scene.migration(t, newMigration(t).config.Etcd)
-	s := &session{Migration: m}
-	moves, err := s.moves(t.Context())
+	found, err := m.definitions(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, s.checkReadable(t.Context(), moves))
+	require.NoError(t, m.begin(t.Context(), Copying, found...))
+	require.NoError(t, m.checkReturned(t.Context()))
 	client, ok := m.dynamic.(*dynamicfake.FakeDynamicClient)
 	require.True(t, ok)
 	client.PrependReactor("list", local(thingsV1).Resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("no matching prefix found")
 	})
-	require.EqualError(t, s.checkReadable(t.Context(), moves), "kube-apiserver can't read the things.example.com that were written to its etcd: reading the things.example.com: no matching prefix found: "+
+	require.EqualError(t, m.checkReturned(t.Context()), "kube-apiserver can't read the things.example.com that were written to its etcd: reading the things.example.com: no matching prefix found: "+
 		"if it encrypts them, add the provider identity to its --encryption-provider-config until all have been written again")
 }

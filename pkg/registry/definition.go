@@ -27,6 +27,7 @@ import (
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -137,6 +138,13 @@ func toFields(object any) (map[string]any, error) {
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 }
 
+// Definitions returns the OpenAPI definitions of the group's types, and of the types of Kubernetes that all groups have.
+func (g Group) Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+	all := openapi.GetOpenAPIDefinitions(ref)
+	maps.Copy(all, g.OpenAPI(ref))
+	return all
+}
+
 // Models returns the OpenAPI definitions of the group's types, with the schemas of Definitions for kinds that have
 // one. It returns an error if a type and its Definition have different fields. The scheme must have the types.
 func (g Group) Models(scheme *runtime.Scheme) (common.GetOpenAPIDefinitions, error) {
@@ -144,7 +152,7 @@ func (g Group) Models(scheme *runtime.Scheme) (common.GetOpenAPIDefinitions, err
 	if err != nil {
 		return nil, err
 	}
-	names, typed := map[schema.GroupVersionKind]string{}, g.OpenAPI(refer)
+	names, typed := map[schema.GroupVersionKind]string{}, g.Definitions(refer)
 	for gvk, of := range schemas {
 		if names[gvk], err = scheme.ToOpenAPIDefinitionName(gvk); err != nil {
 			return nil, err
@@ -154,7 +162,7 @@ func (g Group) Models(scheme *runtime.Scheme) (common.GetOpenAPIDefinitions, err
 		}
 	}
 	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-		models := maps.Clone(g.OpenAPI(ref))
+		models := g.Definitions(ref)
 		for gvk, of := range schemas {
 			models[names[gvk]] = of.OpenAPI(ref)
 		}

@@ -40,7 +40,8 @@ type Group struct {
 	// Install registers the group's types, conversions, defaults and the
 	// priority of its versions.
 	Install func(*runtime.Scheme)
-	// OpenAPI returns the generated definitions of the group's types.
+	// OpenAPI returns the generated definitions of the group's types. Those of the types of Kubernetes that
+	// all groups have are added.
 	OpenAPI common.GetOpenAPIDefinitions
 	// Kinds are the resources of the group. Each is served in every version that has
 	// its type.

@@ -198,8 +198,8 @@ func TestValidate(t *testing.T) {
 			Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden, Message: `pizzas.` + group + ` "a" is forbidden: it is eaten`,
 			Details: &metav1.StatusDetails{Group: group, Kind: "pizzas", Name: "a"},
 		}}},
-		"an old object that can't be read": {admissionRequest(admissionv1.Delete, "v1", "", "[]"),
-			refusal(400, metav1.StatusReasonBadRequest, "the oldObject can't be read: json: cannot unmarshal array into Go value of type runtime.TypeMeta")},
+		"an old object that can't be read": {admissionRequest(admissionv1.Delete, "v1", "", `{"kind":"Pizza"}`),
+			refusal(400, metav1.StatusReasonBadRequest, `the oldObject can't be read: the version "" is not known`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, test.want, ask(t, hooks, "/validate", test.request))
@@ -234,4 +234,39 @@ func TestAdmissionReviewV1beta1(t *testing.T) {
 	require.Equal(t, admissionv1beta1.AdmissionReview{TypeMeta: typeMeta, Response: &admissionv1beta1.AdmissionResponse{
 		UID: "u-1", Allowed: true, PatchType: new(admissionv1beta1.PatchTypeJSONPatch), Patch: []byte(`[{"op":"add","path":"/spec/replicas","value":6}]`),
 	}}, got)
+}
+
+func TestPatch(t *testing.T) {
+	for name, test := range map[string]struct {
+		sent, before, after string
+		want                string
+	}{
+		"nothing":                       {`{"a":1}`, `{"a":1}`, `{"a":1}`, ``},
+		"what got a default":            {`{}`, `{"a":1}`, `{"a":1}`, ``},
+		"a field that is missing":       {`{}`, `{}`, `{"a":1}`, `[{"op":"add","path":"/a","value":1}]`},
+		"a field that is replaced":      {`{"a":1}`, `{"a":1}`, `{"a":2}`, `[{"op":"add","path":"/a","value":2}]`},
+		"a field further in":            {`{"a":{"b":1}}`, `{"a":{"b":1}}`, `{"a":{"b":1,"c":2}}`, `[{"op":"add","path":"/a/c","value":2}]`},
+		"in what is missing":            {`{}`, `{"a":{"b":1}}`, `{"a":{"b":1,"c":2}}`, `[{"op":"add","path":"/a","value":{"b":1,"c":2}}]`},
+		"in what is null":               {`{"a":null}`, `{"a":{}}`, `{"a":{"c":2}}`, `[{"op":"add","path":"/a","value":{"c":2}}]`},
+		"a list":                        {`{"a":[]}`, `{"a":[]}`, `{"a":["x","y"]}`, `[{"op":"add","path":"/a","value":["x","y"]}]`},
+		"zero":                          {`{"a":1}`, `{"a":1}`, `{"a":0}`, `[{"op":"add","path":"/a","value":0}]`},
+		"a field that is removed":       {`{"a":{"b":1}}`, `{"a":{"b":1}}`, `{"a":{}}`, `[{"op":"remove","path":"/a/b"}]`},
+		"a default that is removed":     {`{"a":{}}`, `{"a":{"b":1}}`, `{"a":{}}`, ``},
+		"a key with a slash":            {`{"a":{"x/y~z":1}}`, `{"a":{"x/y~z":1}}`, `{"a":{"x/y~z":2}}`, `[{"op":"add","path":"/a/x~1y~0z","value":2}]`},
+		"what is unknown":               {`{"a":{"b":1,"new":1}}`, `{"a":{"b":1}}`, `{"a":{"b":2}}`, `[{"op":"add","path":"/a/b","value":2}]`},
+		"two fields":                    {`{"b":1}`, `{"b":1}`, `{"a":1,"b":2}`, `[{"op":"add","path":"/a","value":1},{"op":"add","path":"/b","value":2}]`},
+		"what has been written another": {`{"a":"1.50","b":1}`, `{"a":"1500m","b":1}`, `{"a":"1500m","b":2}`, `[{"op":"add","path":"/b","value":2}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := patch(parse(t, test.sent), parse(t, test.before), parse(t, test.after))
+			require.NoError(t, err)
+			assert.Equal(t, test.want, string(got))
+		})
+	}
+}
+
+func parse(t *testing.T, text string) (content map[string]any) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(text), &content))
+	return content
 }

@@ -5,7 +5,7 @@ Licensed under the Apache License, Version 2.0 (the "License");
 you may not use this file except in compliance with the License.
 You may obtain a copy of the License at
 
-	http://www.apache.org/licenses/LICENSE-2.0
+    http://www.apache.org/licenses/LICENSE-2.0
 
 Unless required by applicable law or agreed to in writing, software
 distributed under the License is distributed on an "AS IS" BASIS,
@@ -23,11 +23,24 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	authentication "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
+)
+
+const (
+	// tokenTTL is how long a token's review is valid, and tokenTimeout how long one may take.
+	tokenTTL     = 10 * time.Second
+	tokenTimeout = 5 * time.Second
 )
 
 // callers are the clients that may ask. They know the path in a file, if there is one. For
@@ -39,6 +52,42 @@ type callers struct {
 	names         []string
 	// ways are the credentials that the authenticator accepts, for an error.
 	ways string
+}
+
+// callers makes the server ask for client certificates, and returns the callers that it
+// accepts. Tokens are reviewed with a client of the configuration.
+func (o *options) callers(serving *genericapiserver.SecureServingInfo, config *rest.Config) (callers, error) {
+	if o.pathFile != "" {
+		if _, err := readPath(o.pathFile); err != nil {
+			return callers{}, err
+		}
+	}
+	if o.clientCAFile == "" && !o.clientTokens {
+		return callers{pathFile: o.pathFile}, nil
+	}
+	accepted := authenticatorfactory.DelegatingAuthenticatorConfig{
+		CacheTTL: tokenTTL, TokenAccessReviewTimeout: tokenTimeout, WebhookRetryBackoff: genericoptions.DefaultAuthWebhookRetryBackoff(),
+	}
+	var ways []string
+	if o.clientCAFile != "" {
+		authority, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", o.clientCAFile)
+		if err != nil {
+			return callers{}, fmt.Errorf("reading the file of --client-ca-file: %w", err)
+		}
+		serving.ClientCA = authority
+		accepted.ClientCertificateCAContentProvider = authority
+		ways = append(ways, "a client certificate of the certificate authority in --client-ca-file")
+	}
+	if o.clientTokens {
+		client, err := authentication.NewForConfig(config)
+		if err != nil {
+			return callers{}, err
+		}
+		accepted.TokenAccessReviewClient = client
+		ways = append(ways, "a bearer token")
+	}
+	authenticator, _, err := accepted.New()
+	return callers{o.pathFile, authenticator, o.clientNames, strings.Join(ways, " or ")}, err
 }
 
 // secretPath is a path that can't be guessed, and that kube-apiserver accepts.

@@ -22,102 +22,21 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
-	"errors"
-	"io"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
+	"k8s.io/client-go/util/cert"
 )
-
-// issue returns a certificate of the issuer, or of a new certificate authority if there is
-// none.
-func issue(t *testing.T, name string, issuer *x509.Certificate, issuerKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1),
-		Subject:      pkix.Name{CommonName: name},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(time.Hour),
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	if issuer == nil {
-		template.IsCA, template.BasicConstraintsValid, template.ExtKeyUsage = true, true, nil
-		issuer, issuerKey = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, issuer, key.Public(), issuerKey)
-	require.NoError(t, err)
-	certificate, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	return certificate, key
-}
-
-// Admission needs a client certificate. Conversions and health checks are for everybody.
-func TestCallers(t *testing.T) {
-	ca, caKey := issue(t, "callers", nil, nil)
-	other, otherKey := issue(t, "callers", nil, nil)
-	apiserver, _ := issue(t, "kube-apiserver", ca, caKey)
-	somebody, _ := issue(t, "somebody", ca, caKey)
-	forged, _ := issue(t, "kube-apiserver", other, otherKey)
-	file := filepath.Join(t.TempDir(), "ca.crt")
-	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw}), 0o600))
-	const unproven = "send a client certificate of the certificate authority in --client-ca-file"
-	for name, test := range map[string]struct {
-		file        string
-		names       []string
-		path        string
-		certificate *x509.Certificate
-		code        int
-		message     string
-	}{
-		"anybody":               {"", nil, "/admit", nil, 400, "the review has no request"},
-		"no certificate":        {file, nil, "/admit", nil, 401, unproven},
-		"none to validate":      {file, nil, "/validate", nil, 401, unproven},
-		"a certificate":         {file, nil, "/validate", somebody, 400, "the review has no request"},
-		"an allowed name":       {file, []string{"a", "kube-apiserver"}, "/admit", apiserver, 400, "the review has no request"},
-		"another name":          {file, []string{"kube-apiserver"}, "/admit", somebody, 403, `"somebody" is not among --client-allowed-names`},
-		"one of another issuer": {file, nil, "/admit", forged, 401, "the caller's credentials are not accepted: "},
-		"a conversion":          {file, nil, "/convert", nil, 400, "the body is no ConversionReview"},
-		"a health check":        {file, nil, "/readyz", nil, 200, "ok"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			options := NewOptions()
-			options.ClientCAFile, options.ClientNames = test.file, test.names
-			serving := &genericapiserver.SecureServingInfo{}
-			callers, err := options.callers(serving, nil)
-			require.NoError(t, err)
-			require.Equal(t, test.file != "", serving.ClientCA != nil, "Clients are asked for certificates.")
-			request := httptest.NewRequest(http.MethodPost, test.path, strings.NewReader(admissionKind+`}`))
-			request.Header.Set("Content-Type", "application/json")
-			request.TLS = &tls.ConnectionState{}
-			if test.certificate != nil {
-				request.TLS.PeerCertificates = []*x509.Certificate{test.certificate}
-			}
-			answer := httptest.NewRecorder()
-			newHandler(t.Context(), inertWebhooks(), callers).ServeHTTP(answer, request)
-			require.Equal(t, test.code, answer.Code, answer.Body)
-			require.Contains(t, strings.ReplaceAll(answer.Body.String(), `\"`, `"`), test.message)
-		})
-	}
-}
 
 // reviewer answers TokenReviews: a token is a user's name, "bad" nobody's.
 func reviewer(t *testing.T) *rest.Config {
@@ -138,37 +57,72 @@ func reviewer(t *testing.T) *rest.Config {
 	return &rest.Config{Host: server.URL}
 }
 
-// A bearer token is as good as a certificate, if kube-apiserver says whose it is.
-func TestCallersWithTokens(t *testing.T) {
-	const allowed = "system:serviceaccount:kube-system:caller"
-	options := NewOptions()
-	options.ClientTokens, options.ClientNames = true, []string{allowed}
-	serving := &genericapiserver.SecureServingInfo{}
-	callers, err := options.callers(serving, reviewer(t))
+// Admission needs a client certificate or a token. Conversions and health checks are for everybody.
+func TestCallers(t *testing.T) {
+	client := func(name string) *x509.Certificate {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(t, err)
+		certificate, err := cert.NewSelfSignedCACert(cert.Config{CommonName: name}, key)
+		require.NoError(t, err)
+		return certificate
+	}
+	apiserver, somebody, forged := client("kube-apiserver"), client("somebody"), client("kube-apiserver")
+	trusted, err := cert.EncodeCertificates(apiserver, somebody)
 	require.NoError(t, err)
-	require.Nil(t, serving.ClientCA)
-	handler := newHandler(t.Context(), inertWebhooks(), callers)
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	require.NoError(t, os.WriteFile(file, trusted, 0o600))
+	const (
+		account    = "system:serviceaccount:kube-system:caller"
+		noRequest  = "the review has no request"
+		bad        = "the caller's credentials are not accepted: "
+		unproven   = "send a client certificate of the certificate authority in --client-ca-file"
+		notAllowed = " is not among --client-allowed-names"
+	)
+	var (
+		anybody      = options{}
+		certificates = options{clientCAFile: file}
+		one          = options{clientCAFile: file, clientNames: []string{"a", "kube-apiserver"}}
+		tokens       = options{clientTokens: true, clientNames: []string{account}}
+	)
+	cluster := reviewer(t)
 	for name, test := range map[string]struct {
-		path, authorization string
-		code                int
-		message             string
+		options       options
+		path          string
+		certificate   *x509.Certificate
+		authorization string
+		code          int
+		message       string
 	}{
-		"allowed":            {"/validate", "Bearer " + allowed, 400, "the review has no request"},
-		"somebody else":      {"/validate", "Bearer system:serviceaccount:default:default", 403, `"system:serviceaccount:default:default" is not among --client-allowed-names`},
-		"a bad token":        {"/admit", "Bearer bad", 401, "the caller's credentials are not accepted: invalid bearer token"},
-		"no answer":          {"/admit", "Bearer broken", 401, "the caller's credentials are not accepted: "},
-		"no token":           {"/admit", "", 401, "send a bearer token"},
-		"a name in a header": {"/admit", "Basic " + allowed, 401, "send a bearer token"},
-		"a conversion":       {"/convert", "", 400, "the body is no ConversionReview"},
+		"anybody":                   {anybody, "/admit", nil, "", 400, noRequest},
+		"no certificate":            {certificates, "/admit", nil, "", 401, unproven},
+		"none to validate":          {certificates, "/validate", nil, "", 401, unproven},
+		"a certificate":             {certificates, "/validate", somebody, "", 400, noRequest},
+		"an allowed name":           {one, "/admit", apiserver, "", 400, noRequest},
+		"another name":              {one, "/admit", somebody, "", 403, `"somebody"` + notAllowed},
+		"one of another issuer":     {certificates, "/admit", forged, "", 401, bad},
+		"a conversion":              {certificates, "/convert", nil, "", 400, "the body is no ConversionReview"},
+		"a health check":            {certificates, "/readyz", nil, "", 200, "ok"},
+		"a token":                   {tokens, "/validate", nil, "Bearer " + account, 400, noRequest},
+		"a token of somebody else":  {tokens, "/validate", nil, "Bearer default", 403, `"default"` + notAllowed},
+		"a bad token":               {tokens, "/admit", nil, "Bearer bad", 401, bad + "invalid bearer token"},
+		"a token without an answer": {tokens, "/admit", nil, "Bearer broken", 401, bad},
+		"no token":                  {tokens, "/admit", nil, "", 401, "send a bearer token"},
+		"a name in a header":        {tokens, "/admit", nil, "Basic " + account, 401, "send a bearer token"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			serving := &genericapiserver.SecureServingInfo{}
+			callers, err := test.options.callers(serving, cluster)
+			require.NoError(t, err)
+			require.Equal(t, test.options.clientCAFile != "", serving.ClientCA != nil, "Clients are asked for certificates.")
 			request := httptest.NewRequest(http.MethodPost, test.path, strings.NewReader(admissionKind+`}`))
 			request.Header.Set("Content-Type", "application/json")
-			if test.authorization != "" {
-				request.Header.Set("Authorization", test.authorization)
+			request.Header.Set("Authorization", test.authorization)
+			request.TLS = &tls.ConnectionState{}
+			if test.certificate != nil {
+				request.TLS.PeerCertificates = []*x509.Certificate{test.certificate}
 			}
 			answer := httptest.NewRecorder()
-			handler.ServeHTTP(answer, request)
+			newHandler(t.Context(), inertWebhooks(), callers).ServeHTTP(answer, request)
 			require.Equal(t, test.code, answer.Code, answer.Body)
 			require.Contains(t, strings.ReplaceAll(answer.Body.String(), `\"`, `"`), test.message)
 		})
@@ -191,11 +145,11 @@ func TestCallersFlags(t *testing.T) {
 		"none":                    {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			options := NewOptions()
-			sections := options.Flags()
+			options := newOptions()
+			sections := options.flags()
 			require.NoError(t, sections.FlagSet("authentication").Parse(test.args))
 			var got []string
-			for _, err := range options.Validate() {
+			for _, err := range options.validate() {
 				if strings.HasPrefix(err.Error(), "--client-") {
 					got = append(got, err.Error())
 				}
@@ -203,8 +157,8 @@ func TestCallersFlags(t *testing.T) {
 			require.Equal(t, test.want, strings.Join(got, ", "))
 		})
 	}
-	options := NewOptions()
-	options.ClientCAFile = "/missing"
+	options := newOptions()
+	options.clientCAFile = "/missing"
 	_, err := options.callers(&genericapiserver.SecureServingInfo{}, nil)
 	require.ErrorContains(t, err, "reading the file of --client-ca-file")
 }
@@ -215,8 +169,8 @@ func TestCallersWithAPath(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "path")
 	write := func(content string) { require.NoError(t, os.WriteFile(file, []byte(content), 0o600)) }
 	write(path + "\n")
-	options := NewOptions()
-	options.PathFile = file
+	options := newOptions()
+	options.pathFile = file
 	callers, err := options.callers(&genericapiserver.SecureServingInfo{}, nil)
 	require.NoError(t, err)
 	handler := newHandler(t.Context(), inertWebhooks(), callers)
@@ -272,43 +226,7 @@ func TestCallersWithAPath(t *testing.T) {
 		_, err := options.callers(&genericapiserver.SecureServingInfo{}, nil)
 		require.ErrorContains(t, err, want)
 	}
-	options.PathFile = "/missing"
+	options.pathFile = "/missing"
 	_, err = options.callers(&genericapiserver.SecureServingInfo{}, nil)
 	require.ErrorContains(t, err, "reading the file of --path-file: open /missing")
-}
-
-// The address of a caller may have more connections than others: each review in work takes one.
-func TestConnectionsOfCallers(t *testing.T) {
-	const path = "qwertyuiopasdfghjklzxcvbnm"
-	file := filepath.Join(t.TempDir(), "path")
-	require.NoError(t, os.WriteFile(file, []byte(path), 0o600))
-	for name, test := range map[string]struct {
-		path string
-		more bool
-	}{
-		"a caller":         {"/" + path + "/validate", true},
-		"a health check":   {"/readyz", false},
-		"of another path":  {"/validate", false},
-		"of a part of one": {"/" + path[1:] + "/validate", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			connections := transport.NewConnections(limits.Bounds{ConnectionsPerClient: 1})
-			server := httptest.NewUnstartedServer(connections.Handler(newHandler(t.Context(), inertWebhooks(), callers{pathFile: file})))
-			server.Listener = connections.Listener(server.Listener)
-			server.StartTLS()
-			defer server.Close()
-			send := func() error {
-				client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-				t.Cleanup(client.CloseIdleConnections)
-				response, err := client.Get(server.URL + test.path)
-				if err != nil {
-					return err
-				}
-				_, err = io.Copy(io.Discard, response.Body) // Otherwise, the connection ends.
-				return errors.Join(err, response.Body.Close())
-			}
-			require.NoError(t, send())
-			require.Equal(t, test.more, send() == nil)
-		})
-	}
 }

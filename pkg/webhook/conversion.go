@@ -21,34 +21,13 @@ import (
 	"encoding/json"
 	"fmt"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
-
-// conversionReview is the ConversionReview of apiextensions.k8s.io, the same in v1
-// and v1beta1. The library's types would bring the whole module of custom resources
-// with them.
-type conversionReview struct {
-	metav1.TypeMeta `json:",inline"`
-	Request         *conversionRequest  `json:"request,omitempty"`
-	Response        *conversionResponse `json:"response,omitempty"`
-}
-
-type conversionRequest struct {
-	UID               types.UID              `json:"uid"`
-	DesiredAPIVersion string                 `json:"desiredAPIVersion"`
-	Objects           []runtime.RawExtension `json:"objects"`
-}
-
-type conversionResponse struct {
-	UID              types.UID              `json:"uid"`
-	ConvertedObjects []runtime.RawExtension `json:"convertedObjects"`
-	Result           metav1.Status          `json:"result"`
-}
 
 // converter answers conversion reviews.
 type converter struct {
@@ -56,25 +35,21 @@ type converter struct {
 }
 
 // answer converts all objects or none. They keep their order.
-func (c converter) answer(_ context.Context, review *conversionReview) error {
-	if review.Request == nil {
+func (c converter) answer(_ context.Context, review *apiextensionsv1.ConversionReview) error {
+	request := review.Request
+	if request == nil {
 		return errNoRequest
 	}
-	review.Response = c.respond(review.Request)
-	review.Request = nil
+	review.Request, review.Response = nil, &apiextensionsv1.ConversionResponse{UID: request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
+	converted, err := c.convertAll(request)
+	if err != nil {
+		converted, review.Response.Result = []runtime.RawExtension{}, metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}
+	}
+	review.Response.ConvertedObjects = converted
 	return nil
 }
 
-func (c converter) respond(request *conversionRequest) *conversionResponse {
-	converted, err := c.convertAll(request)
-	if err != nil {
-		failure := metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}
-		return &conversionResponse{UID: request.UID, ConvertedObjects: []runtime.RawExtension{}, Result: failure}
-	}
-	return &conversionResponse{UID: request.UID, ConvertedObjects: converted, Result: metav1.Status{Status: metav1.StatusSuccess}}
-}
-
-func (c converter) convertAll(request *conversionRequest) ([]runtime.RawExtension, error) {
+func (c converter) convertAll(request *apiextensionsv1.ConversionRequest) ([]runtime.RawExtension, error) {
 	path := field.NewPath("request")
 	desired, err := schema.ParseGroupVersion(request.DesiredAPIVersion)
 	if err != nil || !c.codec.scheme.IsVersionRegistered(desired) {
@@ -115,5 +90,5 @@ func (c converter) convert(raw []byte, desired schema.GroupVersion) ([]byte, err
 	if original.Metadata != nil {
 		content["metadata"] = original.Metadata
 	}
-	return marshal(content)
+	return json.Marshal(content)
 }

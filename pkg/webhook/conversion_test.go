@@ -24,6 +24,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
 // object is one of the group's, with some content behind apiVersion and kind.
@@ -119,10 +120,10 @@ func TestConvertRefused(t *testing.T) {
 		"an unknown kind":     {group + "/v1", []string{object("v1beta1", "Calzone", named)}, `request.objects[0]: no kind "Calzone" is registered for version "` + group + `/v1beta1" in scheme`},
 		"no kind":             {group + "/v1", []string{`{"apiVersion":"` + group + `/v1beta1"}`}, `request.objects[0]: Object 'Kind' is missing in`},
 		"a list":              {group + "/v1", []string{object("v1beta1", "PizzaList", `"items":[`+good+`]`)}, `request.objects[0]: a PizzaList is not an object by itself`},
-		"options":             {group + "/v1", []string{object("v1beta1", "ListOptions", `"limit":1`)}, `request.objects[0]: a ListOptions is not an object by itself`},
+		"options":             {group + "/v1", []string{object("v1beta1", "ListOptions", `"limit":1`)}, `request.objects[0]: no kind "ListOptions" is registered for the internal version of group`},
 		"null":                {group + "/v1", []string{`null`}, `request.objects[0]: there is no object`},
-		"a string":            {group + "/v1", []string{`"pizza"`}, `request.objects[0]: json: cannot unmarshal string into Go value of type runtime.TypeMeta`},
-		"an array":            {group + "/v1", []string{`[` + good + `]`}, `request.objects[0]: json: cannot unmarshal array into Go value of type runtime.TypeMeta`},
+		"a string":            {group + "/v1", []string{`"pizza"`}, "request.objects[0]: couldn't get version/kind; json parse error: "},
+		"an array":            {group + "/v1", []string{`[` + good + `]`}, "request.objects[0]: couldn't get version/kind; json parse error: "},
 		"a spec that is none": {group + "/v1", []string{object("v1alpha1", "Pizza", `"spec":"tomato"`)}, `request.objects[0]: json: cannot unmarshal string into Go struct field Pizza.spec of type v1alpha1.PizzaSpec`},
 		"metadata that are none": {group + "/v1", []string{object("v1alpha1", "Pizza", `"metadata":[]`)},
 			`request.objects[0]: json: cannot unmarshal array into Go struct field Pizza.metadata of type v1.ObjectMeta`},
@@ -134,7 +135,7 @@ func TestConvertRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			code, answer := post(t, server(t, inertWebhooks()).URL+"/convert", conversionReviewOf("v1", test.desired, test.objects...))
 			require.Equal(t, 200, code, answer)
-			var review conversionReview
+			var review apiextensionsv1.ConversionReview
 			require.NoError(t, json.Unmarshal([]byte(answer), &review))
 			require.Equal(t, "Failure", review.Response.Result.Status)
 			require.True(t, strings.HasPrefix(review.Response.Result.Message, test.want), review.Response.Result.Message)
@@ -156,7 +157,7 @@ func FuzzConvert(f *testing.F) {
 	}
 	c := converter{newCodec(inertWebhooks().Scheme)}
 	f.Fuzz(func(t *testing.T, object, version string) {
-		request := conversionRequest{DesiredAPIVersion: group + "/" + version}
+		request := apiextensionsv1.ConversionRequest{DesiredAPIVersion: group + "/" + version}
 		if json.Unmarshal([]byte("["+object+"]"), &request.Objects) != nil {
 			return // Conversion gets valid JSON only.
 		}

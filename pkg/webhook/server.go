@@ -18,14 +18,22 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"maps"
+	"mime"
 	"net/http"
 	"slices"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/server/mux"
@@ -37,11 +45,11 @@ import (
 const (
 	// requestTimeout is the longest that kube-apiserver waits for a webhook.
 	requestTimeout = 30 * time.Second
-	// maxAdmissionBody is more than the two objects of a request can have. Each is limited to 3 MiB.
-	maxAdmissionBody = 8 << 20
-	// maxConversionBody is more than an object can have: kube-apiserver converts the objects
-	// of a list one by one.
-	maxConversionBody = 16 << 20
+	// maxBody is the most that kube-apiserver accepts of its own clients.
+	maxBody = 3 << 20
+	// decodeFactor is how many times its size a review takes while it is answered: a list of empty
+	// objects takes most.
+	decodeFactor = 60
 )
 
 // serve answers requests until the context ends, and then those that have begun.
@@ -81,11 +89,11 @@ func newHandler(ctx context.Context, hooks Webhooks, callers callers) http.Handl
 	judge := admission{hooks, codec}
 	review := schema.GroupKind{Group: "admission.k8s.io", Kind: "AdmissionReview"}
 	for path, answer := range map[string]func(context.Context, *admissionv1.AdmissionReview) error{"/admit": judge.admit, "/validate": judge.validate} {
-		reviews.Handle(path, callers.authenticated(handleReviews(review, memory, maxAdmissionBody, answer)))
+		reviews.Handle(path, callers.authenticated(handleReviews(review, memory, answer)))
 	}
 	// kube-apiserver has no other credentials for conversions than their path.
 	conversion := schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "ConversionReview"}
-	reviews.Handle("/convert", handleReviews(conversion, memory, maxConversionBody, converter{codec}.answer))
+	reviews.Handle("/convert", handleReviews(conversion, memory, converter{codec}.answer))
 
 	paths := mux.NewPathRecorderMux("webhook")
 	paths.NotFoundHandler(callers.belowPath(reviews))
@@ -116,4 +124,80 @@ func withTimeout(next http.Handler, timeout time.Duration) http.Handler {
 		}
 		next.ServeHTTP(w, req.WithContext(ctx))
 	})
+}
+
+var errNoRequest = errors.New("the review has no request")
+
+// memory bounds the memory of all reviews in work. They wait for it when their bodies have arrived.
+type memory struct {
+	*semaphore.Weighted
+	total int64
+}
+
+func newMemory(total int64) memory { return memory{semaphore.NewWeighted(total), total} }
+
+// handleReviews answers the reviews of a kind in v1 and v1beta1, each in its version. Other bodies
+// are refused with a Status and not passed on.
+func handleReviews[Review any, Pointer interface {
+	*Review
+	GetObjectKind() schema.ObjectKind
+}](kind schema.GroupKind, memory memory, answer func(context.Context, Pointer) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method != http.MethodPost {
+			w.Header().Set("Allow", http.MethodPost)
+			refuse(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "send a POST")
+			return
+		}
+		if mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type")); err != nil || mediaType != runtime.ContentTypeJSON {
+			refuse(w, http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "send "+runtime.ContentTypeJSON)
+			return
+		}
+		body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
+		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+			refuse(w, http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, fmt.Sprintf("a review may have %d bytes", tooLarge.Limit))
+			return
+		}
+		if err != nil {
+			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the body can't be read: %v", err))
+			return
+		}
+		size := min(int64(len(body))*decodeFactor, memory.total)
+		if err := memory.Acquire(req.Context(), size); err != nil {
+			refuse(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "other reviews take all the memory that there is for them: try again")
+			return
+		}
+		defer memory.Release(size)
+		review := Pointer(new(Review))
+		if err := utiljson.Unmarshal(body, review); err != nil {
+			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the body is no %s: %v", kind, err))
+			return
+		}
+		if got := review.GetObjectKind().GroupVersionKind(); got.GroupKind() != kind || got.Version != "v1" && got.Version != "v1beta1" {
+			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the body is no %s in v1 or v1beta1, but %q", kind, got))
+			return
+		}
+		if err := answer(req.Context(), review); err != nil {
+			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+			return
+		}
+		respond(w, http.StatusOK, review)
+	})
+}
+
+func refuse(w http.ResponseWriter, code int32, reason metav1.StatusReason, message string) {
+	respond(w, int(code), &metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Code: code, Reason: reason, Message: message,
+	})
+}
+
+func respond(w http.ResponseWriter, code int, body any) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+	w.WriteHeader(code)
+	_, _ = w.Write(data) // It fails if the client has gone.
 }

@@ -26,7 +26,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -62,14 +61,14 @@ func TestRefusedRequests(t *testing.T) {
 		"a malformed content type":   {http.MethodPost, "/convert", "application/json;=", conversionKind + `}`, 415, "send application/json"},
 		"no body":                    {http.MethodPost, "/admit", "application/json", "", 400, "the body is no AdmissionReview.admission.k8s.io: unexpected end of JSON input"},
 		"no JSON":                    {http.MethodPost, "/convert", "application/json", "<html>", 400, "the body is no ConversionReview.apiextensions.k8s.io: invalid character '<' looking for beginning of value"},
-		"an array":                   {http.MethodPost, "/convert", "application/json", "[]", 400, "the body is no ConversionReview.apiextensions.k8s.io: json: cannot unmarshal array into Go value of type webhook.conversionReview"},
+		"an array":                   {http.MethodPost, "/convert", "application/json", "[]", 400, "the body is no ConversionReview.apiextensions.k8s.io: json: cannot unmarshal array into Go value of type v1.ConversionReview"},
 		"null":                       {http.MethodPost, "/convert", "application/json", "null", 400, `the body is no ConversionReview.apiextensions.k8s.io in v1 or v1beta1, but "/, Kind="`},
 		"more than one":              {http.MethodPost, "/convert", "application/json", conversionKind + `}{}`, 400, "the body is no ConversionReview.apiextensions.k8s.io: invalid character '{' after top-level value"},
 		"a review of the other kind": {http.MethodPost, "/admit", "application/json", conversionKind + `}`, 400, `the body is no AdmissionReview.admission.k8s.io in v1 or v1beta1, but "apiextensions.k8s.io/v1, Kind=ConversionReview"`},
 		"a review of the future":     {http.MethodPost, "/convert", "application/json", strings.Replace(conversionKind, "v1", "v2", 1) + `}`, 400, `the body is no ConversionReview.apiextensions.k8s.io in v1 or v1beta1, but "apiextensions.k8s.io/v2, Kind=ConversionReview"`},
 		"a review with no request":   {http.MethodPost, "/validate", "application/json; charset=utf-8", admissionKind + `}`, 400, "the review has no request"},
 		"a conversion of nothing":    {http.MethodPost, "/convert", "application/json", conversionKind + `,"request":null}`, 400, "the review has no request"},
-		"too much":                   {http.MethodPost, "/admit", "application/json", admissionKind + strings.Repeat(" ", maxAdmissionBody), 413, "a review may have 8388608 bytes"},
+		"too much":                   {http.MethodPost, "/admit", "application/json", admissionKind + strings.Repeat(" ", maxBody), 413, "a review may have 3145728 bytes"},
 		"another path":               {http.MethodPost, "/", "application/json", admissionKind + `}`, 404, ""},
 		"a path with a slash behind": {http.MethodPost, "/admit/", "application/json", admissionKind + `}`, 404, ""},
 		"a path that is not clean":   {http.MethodPost, "//admit", "application/json", admissionKind + `}`, 404, ""},
@@ -197,22 +196,4 @@ func TestSlowClients(t *testing.T) {
 	require.NoError(t, connection.SetReadDeadline(time.Now().Add(3*time.Minute)))
 	_, err = io.ReadAll(connection)
 	require.NoError(t, err, "It is still open.")
-}
-
-// Reviews of one client wait for each other, and not those of another.
-func TestMemoryOfReviews(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		memory := newMemory(16)
-		for range 2 {
-			require.NoError(t, memory.wait(t.Context(), "first", memory.most))
-		}
-		require.NoError(t, memory.wait(t.Context(), "second", memory.most))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		require.ErrorIs(t, memory.wait(ctx, "first", 1), context.DeadlineExceeded)
-		ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		time.AfterFunc(time.Second, func() { memory.Give("first", 2*memory.most) })
-		require.NoError(t, memory.wait(ctx, "first", memory.most))
-	})
 }

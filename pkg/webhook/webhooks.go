@@ -14,6 +14,24 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package webhook is a server for the webhooks of an API group, over HTTPS:
+//
+//	/admit     fills in what an object leaves out (mutating admission)
+//	/validate  refuses what must not be stored (validating admission)
+//	/convert   converts custom resources between their versions
+//	/livez     reports whether the process works
+//	/readyz    reports whether admission can judge, and names what is missing
+//
+// The first three are below a path that only kube-apiserver knows, if there is one.
+//
+// It knows nothing of any group. Webhooks declares how to fill in and refuse objects, and a
+// scheme declares versions and conversions.
+//
+// Until its informers have synced, the server is not ready. It answers /validate with 503
+// and the request to try again a second later. /convert has to work at once: the informers
+// may read custom resources that are stored in another version, and kube-apiserver has
+// those converted here. So pods must be reached before they are ready: their readiness
+// probe should exclude the checks "informer-…".
 package webhook
 
 import (
@@ -25,8 +43,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/cache"
 
@@ -66,48 +84,34 @@ type codec struct {
 }
 
 func newCodec(scheme *runtime.Scheme) codec {
-	return codec{scheme, json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{})}
+	return codec{scheme, serializer.NewCodecFactory(scheme).UniversalDecoder()}
 }
 
 // decode returns an object in its internal version, with defaults, and the version
 // that it was in.
 func (c codec) decode(raw []byte) (runtime.Object, schema.GroupVersion, error) {
-	version, err := c.version(raw)
+	if len(raw) == 0 { // It was null.
+		return nil, schema.GroupVersion{}, errors.New("there is no object")
+	}
+	if err := limits.CheckQuantities(raw); err != nil {
+		return nil, schema.GroupVersion{}, err
+	}
+	kind, err := json.DefaultMetaFactory.Interpret(raw)
 	if err != nil {
 		return nil, schema.GroupVersion{}, err
 	}
-	if err := limits.CheckQuantities(raw); err != nil {
-		return nil, version, err
+	// The internal version does not count as registered.
+	if !c.scheme.IsVersionRegistered(kind.GroupVersion()) {
+		return nil, schema.GroupVersion{}, fmt.Errorf("the version %q is not known", kind.GroupVersion())
 	}
 	obj, _, err := c.decoder.Decode(raw, nil, nil)
 	if err != nil {
-		return nil, version, err
+		return nil, schema.GroupVersion{}, err
 	}
 	if _, err := meta.Accessor(obj); err != nil {
-		return nil, version, fmt.Errorf("a %s is not an object by itself: %w", obj.GetObjectKind().GroupVersionKind().Kind, err)
+		return nil, schema.GroupVersion{}, fmt.Errorf("a %s is not an object by itself: %w", kind.Kind, err)
 	}
-	c.scheme.Default(obj)
-	internal, err := c.scheme.UnsafeConvertToVersion(obj, runtime.InternalGroupVersioner)
-	return internal, version, err
-}
-
-func (c codec) version(raw []byte) (schema.GroupVersion, error) {
-	if len(raw) == 0 { // It was null.
-		return schema.GroupVersion{}, errors.New("there is no object")
-	}
-	var typeMeta runtime.TypeMeta
-	if err := utiljson.Unmarshal(raw, &typeMeta); err != nil {
-		return schema.GroupVersion{}, err
-	}
-	version, err := schema.ParseGroupVersion(typeMeta.APIVersion)
-	if err != nil {
-		return version, err
-	}
-	// The internal version does not count as registered.
-	if !c.scheme.IsVersionRegistered(version) {
-		return version, fmt.Errorf("the version %q is not known", version)
-	}
-	return version, nil
+	return obj, kind.GroupVersion(), nil
 }
 
 // encode returns the content of an object of the internal version in another one.

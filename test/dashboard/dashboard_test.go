@@ -15,8 +15,7 @@ limitations under the License.
 */
 
 // Package dashboard has a Prometheus scrape two servers that ordinary clients use, and asks it what
-// the Grafana dashboard of artifacts/deploy/components/monitoring shows. With LOAD, it also draws the
-// dashboard in a browser, as "make draw-dashboard" does.
+// the Grafana dashboard of artifacts/deploy/components/monitoring shows.
 package dashboard
 
 import (
@@ -24,10 +23,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -54,8 +49,7 @@ const (
 	user     = "editor"
 )
 
-// TestDashboard waits until each query of each panel has been answered with something. With LOAD, such
-// as 4m, clients go on for so long, and the pictures are of that time.
+// TestDashboard waits until each query of each panel has been answered with something.
 func TestDashboard(t *testing.T) {
 	config := controlplane.Config{Progress: func(message string) { t.Log(message) }}
 	config.APIServer.Off = true
@@ -84,7 +78,6 @@ func TestDashboard(t *testing.T) {
 	// kube-apiserver leads to one of the servers only.
 	editor, err := cp.RESTConfigFor(user)
 	require.NoError(t, err)
-	began := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
 	clients := errgroup.Group{}
 	clients.Go(func() error {
@@ -95,30 +88,10 @@ func TestDashboard(t *testing.T) {
 		require.NoError(t, clients.Wait())
 	}()
 	waitForPanels(t, prometheus)
-	if load := os.Getenv("LOAD"); load != "" {
-		duration, err := time.ParseDuration(load)
-		require.NoError(t, err)
-		framework.Pause(ctx, time.Until(began.Add(duration)))
-		draw(t, prometheus, began)
-	}
-}
-
-// draw takes pictures of the dashboard in a browser.
-func draw(t *testing.T, prometheus string, began time.Time) {
-	t.Helper()
-	page := prometheus + "/user/index.html?" + url.Values{
-		"from":     {fmt.Sprint(began.Add(4 * interval * time.Second).UnixMilli())}, // Rates take that long.
-		"to":       {fmt.Sprint(time.Now().UnixMilli())},
-		"interval": {fmt.Sprint(interval)},
-	}.Encode()
-	output, err := exec.CommandContext(t.Context(), "node", root+"_output/dashboard/screenshot.mjs", page,
-		root+"docs/figures").CombinedOutput()
-	t.Logf("%s", output)
-	require.NoError(t, err, "The dashboard is not as it should be, see above.")
 }
 
 // startPrometheus starts a Prometheus with the labels that the ServiceMonitors cause, and returns
-// its address. It serves the page, too.
+// its address.
 func startPrometheus(t *testing.T, cp *controlplane.ControlPlane, etcd *controlplane.Component, servers []*controlplane.Component) string {
 	t.Helper()
 	account, err := cp.RESTConfigFor(serviceaccount.MakeUsername("monitoring", "prometheus-k8s"), serviceaccount.MakeGroupNames("monitoring")...)
@@ -146,8 +119,6 @@ func startPrometheus(t *testing.T, cp *controlplane.ControlPlane, etcd *controlp
 		},
 	})
 	require.NoError(t, err)
-	page, err := filepath.Abs(root + "_output/dashboard/dist")
-	require.NoError(t, err)
 
 	const name = "prometheus"
 	port, err := cp.FreePort(name)
@@ -160,7 +131,6 @@ func startPrometheus(t *testing.T, cp *controlplane.ControlPlane, etcd *controlp
 			"--config.file=" + framework.File(t, string(config)), // YAML is a superset of JSON.
 			"--storage.tsdb.path=" + t.TempDir(),
 			"--web.listen-address=" + address,
-			"--web.user-assets=" + page,
 		},
 		Check: controlplane.CheckURL(http.DefaultClient, "http://"+address+"/-/ready"),
 	})

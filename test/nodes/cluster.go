@@ -79,7 +79,6 @@ func ForTest(t testing.TB, nodes int, images map[string]string) *Cluster {
 		t.FailNow()
 	}
 	c.addVolumes(t)
-	c.enforcePolicies(t)
 	for _, node := range c.Nodes {
 		// The Lease is the last object that a node adds to the cluster.
 		c.NewOperator(t).Run(t, With(t, `kubectl wait --timeout=3m --for=create node/NAME

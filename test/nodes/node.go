@@ -20,13 +20,11 @@ import (
 	"context"
 	"embed" // For the first process and the configurations of a node.
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"text/template"
 
@@ -57,8 +55,6 @@ type Node struct {
 	// dir holds the node's files, and first is the PID of its process 1.
 	dir   string
 	first int
-	// vanished is set while the node is cut off.
-	vanished atomic.Bool
 }
 
 // Command returns a command that runs on the node, in all of its namespaces.
@@ -160,25 +156,10 @@ func (n *Node) try(ctx context.Context, name string, args ...string) (string, er
 	return string(output), err
 }
 
-// Dial connects to a TCP address from a pod on the node.
-func (n *Node) Dial(t testing.TB, pod, address string) error {
-	t.Helper()
-	host, port, err := net.SplitHostPort(address)
-	require.NoError(t, err)
-	_, err = n.try(t.Context(), "bash", "-c", `for namespace in /run/netns/*; do
-	if nsenter --net="${namespace}" ip -oneline address | grep --quiet " $1/"; then
-		exec timeout 5 nsenter --net="${namespace}" bash -c "</dev/tcp/$2/$3"
-	fi
-done
-exit 1`, "-", pod, host, port)
-	return err
-}
-
 // Vanish drops all packets of the node, as when a machine loses power. Its peers do not learn that
 // connections have ended.
 func (n *Node) Vanish(t testing.TB) {
 	t.Helper()
-	n.vanished.Store(true)
 	n.drop(t, "-I")
 }
 
@@ -186,7 +167,6 @@ func (n *Node) Vanish(t testing.TB) {
 func (n *Node) Return(t testing.TB) {
 	t.Helper()
 	n.drop(t, "-D")
-	n.vanished.Store(false)
 }
 
 func (n *Node) drop(t testing.TB, action string) {

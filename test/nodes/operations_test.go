@@ -68,11 +68,10 @@ func TestOperations(t *testing.T) {
 		image + ":" + newVersion:     archive(newVersion),
 		crdImage + ":" + oldVersion:  archive("crd-apiserver"),
 		"registry.example.com/restaurant/webhook:" + oldVersion: archive("webhook"),
-		"registry.k8s.io/kube-scheduler:v1.37.1":                archive("kube-scheduler"),
-		rcloneImage:                                             archive("rclone"),
+		rcloneImage: archive("rclone"),
 	})
 	// The documentation's kustomization has the component "monitoring".
-	require.NoError(t, c.Apply(t.Context(), monitoringKinds(t)...))
+	require.NoError(t, c.Apply(t.Context(), filepath.Join(root, "test", "e2e", "deploy", "testdata", "monitoring-crds.yaml")))
 	o := newOperations(t, c)
 	selected := regexp.MustCompile("^(" + os.Getenv("OVERLAYS") + ")$")
 	ran := false
@@ -103,13 +102,10 @@ func TestOperations(t *testing.T) {
 		}
 		o.install(t, "ha", "backup-etcd")
 		o.pizzas(t)
-		t.Run("network policies", o.testPolicies)
 		t.Run("doctor", o.testDoctor)
 		t.Run("nightly backup", o.testNightlyBackup)
 		t.Run("snapshot from the claim", o.testReadSnapshot)
 		t.Run("new certificate authority", o.testServingCA)
-		t.Run("authorities of the cluster", o.testClusterAuthorities)
-		t.Run("monitoring", o.testMonitoring)
 		t.Run("upgrade", o.testUpgrade)
 		t.Run("drain", o.testDrain)
 		t.Run("vanished node", o.testVanishedNode)
@@ -124,8 +120,6 @@ func TestOperations(t *testing.T) {
 		o.pizzas(t)
 		t.Run("doctor", o.testDoctor)
 		t.Run("upgrade", o.testUpgrade)
-		t.Run("second scheduler", o.testSecondScheduler)
-		t.Run("replicas by load", o.testAutoscaler)
 		t.Run("restore", o.testRestoreEtcd)
 	})
 	run("helm", o.testHelm)
@@ -371,25 +365,6 @@ func (o *operations) pods(t *testing.T, name string) []corev1.Pod {
 	return found.Items
 }
 
-// testPolicies shows that NetworkPolicies decide which pods reach others.
-func (o *operations) testPolicies(t *testing.T) {
-	dial := func(from corev1.Pod, address string) error {
-		for _, node := range o.cluster.Nodes {
-			if node.Name == from.Spec.NodeName {
-				return node.Dial(t, from.Status.PodIP, address)
-			}
-		}
-		return fmt.Errorf("the node %s is unknown", from.Spec.NodeName)
-	}
-	server, certificates := o.pods(t, "restaurant-apiserver")[0], o.pods(t, "etcd-certificates")[0]
-	for _, etcd := range o.pods(t, "etcd") {
-		require.NoError(t, dial(server, etcd.Status.PodIP+":2379"))
-		require.Error(t, dial(server, etcd.Status.PodIP+":2380"), "A server reaches what only members use.")
-		require.Error(t, dial(certificates, etcd.Status.PodIP+":2379"), "A pod that is no server reaches etcd.")
-	}
-	require.NoError(t, dial(certificates, controlAddress+":6443"))
-}
-
 // testUpgrade upgrades and goes back while clients use the server.
 func (o *operations) testUpgrade(t *testing.T) {
 	installed := o.kustomization
@@ -402,55 +377,6 @@ func (o *operations) testUpgrade(t *testing.T) {
 		t.Logf("to %s: %s", version, result)
 		require.Zero(t, result.Failed)
 	}
-}
-
-// testSecondScheduler lets another scheduler place the servers while clients use them.
-func (o *operations) testSecondScheduler(t *testing.T) {
-	load := o.load(t)
-	o.addComponent(t, "examples/second-scheduler")
-	o.follow(t, "Install", "kubectl restaurant-apiserver doctor")
-	o.rolledOut(t)
-	result := load.Stop()
-	t.Log(result)
-	require.Zero(t, result.Failed)
-	o.Run(t, "kubectl wait --namespace restaurant-system --for=jsonpath='{.status.terminatingReplicas}'=0 --timeout=5m deployment/apiserver")
-	// No other scheduler places pods with this name, and only placed pods run.
-	const schedulers = "kubectl get pods --namespace restaurant-system --selector=app.kubernetes.io/name=restaurant-apiserver --field-selector=status.phase=Running " +
-		"--output=jsonpath='{.items[*].spec.schedulerName}'"
-	require.Equal(t, "my-scheduler my-scheduler my-scheduler", o.Run(t, schedulers))
-}
-
-// testAutoscaler lets the number of replicas follow the load.
-func (o *operations) testAutoscaler(t *testing.T) {
-	for _, node := range o.cluster.Nodes {
-		node.importImages(t, map[string]string{"registry.example.com/metrics-server:test": archive("metrics-server")})
-	}
-	manifest, err := filepath.Abs("testdata/metrics-server.yaml")
-	require.NoError(t, err)
-	o.Run(t, "kubectl apply --filename="+manifest)
-	t.Cleanup(func() {
-		_, err := o.Try(context.Background(), "kubectl delete --filename="+manifest)
-		require.NoError(t, err)
-	})
-	o.Run(t, "kubectl wait --for=condition=Available --timeout=3m apiservice/v1beta1.metrics.k8s.io")
-	load := o.load(t)
-	// The test has few clients.
-	o.follow(t, "Sizes", "kubectl autoscale", "500m", "20m")
-	o.awaitReplicas(t, 6)
-	o.Run(t, "kubectl apply -k restaurant")
-	o.awaitReplicas(t, 6)
-	result := load.Stop()
-	t.Log(result)
-	require.Zero(t, result.Failed)
-}
-
-// awaitReplicas waits until a number of replicas is wanted and ready.
-func (o *operations) awaitReplicas(t *testing.T, want int) {
-	t.Helper()
-	began := time.Now()
-	o.Run(t, fmt.Sprintf("kubectl wait --namespace restaurant-system --for=jsonpath='{.spec.replicas}'=%[1]d --timeout=5m deployment/apiserver\n"+
-		"kubectl wait --namespace restaurant-system --for=jsonpath='{.status.readyReplicas}'=%[1]d --timeout=5m deployment/apiserver", want))
-	t.Logf("%d replicas are ready after %.0f s", want, time.Since(began).Seconds())
 }
 
 func (o *operations) rolledOut(t *testing.T) {

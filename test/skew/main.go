@@ -118,14 +118,14 @@ func runVersion(ctx context.Context, timeout time.Duration, version, commit stri
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
 	events := filepath.Join(temp, "events.json")
-	args := []string{"run", "./hack/testrun", "-vet=off", "-trimpath", "-count=1", "-p=2", "-timeout=" + timeout.String()}
+	args := []string{"tool", "-modfile=hack/tools/lint/go.mod", "gotestsum", "--format=pkgname", "--jsonfile=" + events, "--", "-vet=off", "-trimpath", "-count=1", "-p=2", "-timeout=" + timeout.String()}
 	for _, name := range packages {
 		args = append(args, "./test/"+name)
 	}
 	fmt.Printf("Kubernetes %s: go %s\n", release, strings.Join(args, " "))
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
-	command.Env = append(os.Environ(), "CGO_ENABLED=0", binaries.VersionVariable+"="+release, "TESTRUN_EVENTS="+events)
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", binaries.VersionVariable+"="+release)
 	// So that the tests stop their processes.
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	failed := command.Run()

@@ -20,30 +20,18 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
-	library "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	"k8s.io/client-go/discovery"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apiserver"
 )
-
-// kube-apiserver serves a definition as soon as it knows that, and does not wait until it knows the APIServices, as it
-// does with paths that it does not have.
-func TestDefinitionsAreServedBeforeAPIServices(t *testing.T) {
-	t.Parallel()
-	text := source(t, library.NewCustomResourceDefinitionHandler, "customresource_handler.go")
-	if strings.Contains(text, "MuxAndDiscoveryComplete") || !strings.Contains(text, "if !apiextensionshelpers.HasServedCRDVersion(crd, requestInfo.APIVersion) {") {
-		t.Fatal("fixed: definitions need not be hidden any more")
-	}
-}
 
 // kube-apiserver asks a server for the discovery of a version that it serves itself by now. It tells
 // clients that the version is stale once the server is gone. Only the deletion of the APIService ends that.

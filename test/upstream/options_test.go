@@ -17,13 +17,11 @@ limitations under the License.
 package upstream
 
 import (
-	"context"
 	"net"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,13 +31,11 @@ import (
 	apiserverinstall "k8s.io/apiserver/pkg/apis/apiserver/install"
 	"k8s.io/apiserver/pkg/apis/example"
 	examplev1 "k8s.io/apiserver/pkg/apis/example/v1"
-	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/egressselector"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	encryption "k8s.io/apiserver/pkg/server/options/encryptionconfig"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2"
@@ -69,10 +65,28 @@ func newEtcdOptions() *genericoptions.EtcdOptions {
 	return options
 }
 
-func TestEncryptionFileIsNotValidated(t *testing.T) {
-	options := newEtcdOptions()
-	options.EncryptionProviderConfigFilepath = writeFile(t, "nonsense")
-	wantNoErrors(t, "an unreadable encryption configuration", options.Validate())
+// TestUnvalidatedOptions has mistakes that are found out only after all that a server waits for.
+func TestUnvalidatedOptions(t *testing.T) {
+	nonsense := writeFile(t, "nonsense")
+	each(t, map[int]func() []error{
+		36: func() []error {
+			options := newEtcdOptions()
+			options.EncryptionProviderConfigFilepath = nonsense
+			return options.Validate()
+		},
+		38: func() []error {
+			options := genericoptions.NewAuditOptions()
+			options.PolicyFile = nonsense
+			return options.Validate()
+		},
+		40: func() []error { return (&genericoptions.EgressSelectorOptions{ConfigFile: nonsense}).Validate() },
+		41: func() []error { return (&genericoptions.TracingOptions{ConfigFile: nonsense}).Validate() },
+		42: func() []error {
+			options := newEtcdOptions()
+			options.WatchCacheSizes = []string{"nonsense"}
+			return options.Validate()
+		},
+	}, func(t *testing.T, validate func() []error) { wantNoErrors(t, "the mistake", validate()) })
 }
 
 func TestEncryptionOfNothingIsAccepted(t *testing.T) {
@@ -98,12 +112,6 @@ resources:
 	}
 }
 
-func TestAuditPolicyIsNotValidated(t *testing.T) {
-	options := genericoptions.NewAuditOptions()
-	options.PolicyFile = writeFile(t, "nonsense")
-	wantNoErrors(t, "an unreadable audit policy", options.Validate())
-}
-
 func TestAuditWithoutPolicyRecordsNothing(t *testing.T) {
 	options := genericoptions.NewAuditOptions()
 	options.LogOptions.Path = filepath.Join(t.TempDir(), "log")
@@ -112,12 +120,6 @@ func TestAuditWithoutPolicyRecordsNothing(t *testing.T) {
 	if err := options.ApplyTo(&config.Config); err != nil || config.AuditBackend != nil {
 		fixed(t, "an audit log without a policy is accepted with %v and has the backend %v", err, config.AuditBackend)
 	}
-}
-
-func TestEgressSelectionIsNotValidated(t *testing.T) {
-	options := genericoptions.NewEgressSelectorOptions()
-	options.ConfigFile = writeFile(t, "nonsense")
-	wantNoErrors(t, "an unreadable egress selection", options.Validate())
 }
 
 func TestEgressOverPlainTCPPanics(t *testing.T) {
@@ -138,18 +140,6 @@ func TestEgressOverPlainTCPPanics(t *testing.T) {
 		}
 	}()
 	_, _ = egressselector.NewEgressSelector(config)
-}
-
-func TestTracingConfigurationIsNotValidated(t *testing.T) {
-	options := genericoptions.NewTracingOptions()
-	options.ConfigFile = writeFile(t, "nonsense")
-	wantNoErrors(t, "an unreadable tracing configuration", options.Validate())
-}
-
-func TestWatchCacheSizesAreNotValidated(t *testing.T) {
-	options := newEtcdOptions()
-	options.WatchCacheSizes = []string{"nonsense"}
-	wantNoErrors(t, "a malformed --watch-cache-sizes", options.Validate())
 }
 
 func TestNoRequestsInFlightAreNotValidated(t *testing.T) {
@@ -190,18 +180,6 @@ func TestUnreadableAdmissionFileEndsTheProcess(t *testing.T) {
 	_, err := admission.GetAdmissionPluginConfigurationFor(apiserver.AdmissionPluginConfiguration{Path: filepath.Join(t.TempDir(), "missing")})
 	if !ended {
 		fixed(t, "a file that does not exist is answered with an error: %v", err)
-	}
-}
-
-// TestEtcdIsWaitedForTwentySeconds looks at the signature and the source. The wait can
-// be neither ended nor shortened, which is the fault, and leaves its client behind.
-func TestEtcdIsWaitedForTwentySeconds(t *testing.T) {
-	if reflect.TypeOf(factory.Create).In(0) == reflect.TypeFor[context.Context]() {
-		fixed(t, "the wait for etcd can be ended")
-	}
-	text := source(t, factory.Create, "etcd3.go")
-	if !strings.Contains(text, "dialTimeout = 20 * time.Second") || !strings.Contains(text, `fmt.Errorf("etcd grpc connection not ready: %w", ctx.Err())`) {
-		fixed(t, "etcd is waited for longer than 20 seconds, or the error says which etcd, and why it can't be reached")
 	}
 }
 
@@ -271,15 +249,6 @@ func TestWatchesAreNotEndedByDefault(t *testing.T) {
 	}
 }
 
-// TestFeatureGateIsOneForTheProcess looks into the source. The enabled features can't be
-// seen from outside. A gate that is passed in has no effect where the package's variable is
-// asked.
-func TestFeatureGateIsOneForTheProcess(t *testing.T) {
-	if !strings.Contains(source(t, (*genericregistry.Store).Get, "store.go"), "utilfeature.DefaultFeatureGate.Enabled(") {
-		fixed(t, "the store of a kind does not ask the feature gate of the process")
-	}
-}
-
 // recommended applies the recommended options with these.
 func recommended(t *testing.T, configure func(*genericoptions.RecommendedOptions)) *genericapiserver.RecommendedConfig {
 	t.Helper()
@@ -308,7 +277,8 @@ func recommended(t *testing.T, configure func(*genericoptions.RecommendedOptions
 	return config
 }
 
-func TestRecommendedOptionsIgnoreTheEgressSelection(t *testing.T) {
+// TestRecommendedOptions has an egress selection and tracing.
+func TestRecommendedOptions(t *testing.T) {
 	config := recommended(t, func(options *genericoptions.RecommendedOptions) {
 		options.EgressSelector.ConfigFile = writeFile(t, `
 apiVersion: apiserver.k8s.io/v1beta1
@@ -319,40 +289,21 @@ egressSelections:
 - name: etcd
   connection: {proxyProtocol: HTTPConnect, transport: {uds: {udsName: /nowhere}}}
 `)
-	})
-	storage, err := config.RESTOptionsGetter.GetRESTOptions(pods, &example.Pod{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if config.ClientConfig.Dial != nil || storage.StorageConfig.Transport.EgressLookup != nil {
-		fixed(t, "the recommended options reach kube-apiserver (%t) and etcd (%t) by the egress selection",
-			config.ClientConfig.Dial != nil, storage.StorageConfig.Transport.EgressLookup != nil)
-	}
-}
-
-func TestRecommendedOptionsTraceNeitherEtcdNorLoopback(t *testing.T) {
-	config := recommended(t, func(options *genericoptions.RecommendedOptions) {
 		options.Traces.ConfigFile = writeFile(t, "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nsamplingRatePerMillion: 1000000\n")
 	})
-	storage, err := config.RESTOptionsGetter.GetRESTOptions(pods, &example.Pod{})
+	stored, err := config.RESTOptionsGetter.GetRESTOptions(pods, &example.Pod{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if storage.StorageConfig.Transport.TracerProvider == config.TracerProvider || config.LoopbackClientConfig.WrapTransport != nil {
-		fixed(t, "the recommended options trace requests to etcd, or to the server itself")
-	}
-}
-
-func TestLoopbackGoesByTheProxyOfTheEnvironment(t *testing.T) {
-	config := recommended(t, func(*genericoptions.RecommendedOptions) {})
-	if config.LoopbackClientConfig.Proxy != nil {
-		fixed(t, "the loopback client has a proxy setting of its own")
-	}
-}
-
-func TestLoopbackLogsWarningsForUsers(t *testing.T) {
-	config := recommended(t, func(*genericoptions.RecommendedOptions) {})
-	if config.LoopbackClientConfig.WarningHandler != nil || config.LoopbackClientConfig.WarningHandlerWithContext != nil {
-		fixed(t, "the loopback client has a handler of warnings")
-	}
+	etcd, loopback := stored.StorageConfig.Transport, config.LoopbackClientConfig
+	each(t, map[int]bool{
+		47: config.ClientConfig.Dial == nil && etcd.EgressLookup == nil,
+		48: etcd.TracerProvider != config.TracerProvider && loopback.WrapTransport == nil,
+		52: loopback.Proxy == nil,
+		53: loopback.WarningHandler == nil && loopback.WarningHandlerWithContext == nil,
+	}, func(t *testing.T, is bool) {
+		if !is {
+			fixed(t, "the recommended options have another effect")
+		}
+	})
 }

@@ -85,22 +85,37 @@ func send(t *testing.T, method, url, mediaType, body string) answer {
 	return answer{response.StatusCode, response.Header.Get("Content-Type"), string(content)}
 }
 
-func TestMalformedResourceVersionIsInternalError(t *testing.T) {
+// TestAnswers has requests that are answered with the wrong code.
+func TestAnswers(t *testing.T) {
 	pods := servePods(t)
+	server := strings.TrimSuffix(pods, "/apis/example.apiserver.k8s.io/v1/namespaces/default/pods")
 	if created := send(t, http.MethodPost, pods, "application/json", newPod("a")); created.code != http.StatusCreated {
 		t.Fatal(created)
 	}
-	a := send(t, http.MethodPut, pods+"/a", "application/json", strings.Replace(newPod("a"), `"name"`, `"resourceVersion":"x","name"`, 1))
-	if a.code != http.StatusInternalServerError {
-		fixed(t, "a malformed resourceVersion is answered with %d: %s", a.code, a.body)
+	type request struct {
+		method, url, mediaType, body string
+		code                         int
+		part                         string
 	}
-}
-
-func TestResourceVersionOfNewObjectIsInternalError(t *testing.T) {
-	a := send(t, http.MethodPost, servePods(t), "application/json", strings.Replace(newPod("a"), `"name"`, `"resourceVersion":"1","name"`, 1))
-	if a.code != http.StatusInternalServerError {
-		fixed(t, "a new object with a resourceVersion is answered with %d: %s", a.code, a.body)
+	version := func(name, version string) string {
+		return strings.Replace(newPod(name), `"name"`, fmt.Sprintf(`"resourceVersion":%q,"name"`, version), 1)
 	}
+	large := strings.Replace(newPod("b"), `"metadata"`, `"spec":{"hostname":"`+strings.Repeat("a", 2<<20)+`"},"metadata"`, 1)
+	each(t, map[int]request{
+		12: {http.MethodPatch, pods + "/a", "application/strategic-merge-patch+json", `{"spec":{"$patch":"x"}}`, http.StatusInternalServerError, ""},
+		13: {http.MethodPut, pods + "/a", "application/json", version("a", "x"), http.StatusInternalServerError, ""},
+		15: {http.MethodPost, pods, "application/json", version("b", "1"), http.StatusInternalServerError, ""},
+		16: {http.MethodGet, strings.Replace(pods, "/default/", "/%2e%2e/", 1) + "/a", "", "", http.StatusInternalServerError, ""},
+		17: {http.MethodGet, server + "/apis/example.apiserver.k8s.io/v1/watch", "", "", http.StatusInternalServerError, ""},
+		21: {http.MethodPost, pods, "application/json", large, http.StatusInternalServerError, ""},
+		27: {http.MethodGet, server + "/openapi/v3/apis?hash=0", "", "", http.StatusMovedPermanently, ""},
+		28: {http.MethodGet, server + "/openapi/v3", "", "", http.StatusOK, `"apis":`},
+	}, func(t *testing.T, r request) {
+		a := send(t, r.method, r.url, r.mediaType, r.body)
+		if a.code != r.code || !strings.Contains(a.body, r.part) {
+			fixed(t, "%s %s is answered with %d: %s", r.method, r.url, a.code, a.body)
+		}
+	})
 }
 
 // note is an object without protobuf messages.
@@ -147,48 +162,6 @@ func TestObjectWithoutMessagesIsSentAsProtobuf(t *testing.T) {
 	}
 }
 
-func TestNamespaceOfDotsIsInternalError(t *testing.T) {
-	a := send(t, http.MethodGet, strings.Replace(servePods(t), "/default/", "/%2e%2e/", 1)+"/a", "", "")
-	if a.code != http.StatusInternalServerError {
-		fixed(t, "the namespace .. is answered with %d: %s", a.code, a.body)
-	}
-}
-
-func TestUnknownPatchDirectiveIsInternalError(t *testing.T) {
-	pods := servePods(t)
-	if created := send(t, http.MethodPost, pods, "application/json", newPod("a")); created.code != http.StatusCreated {
-		t.Fatal(created)
-	}
-	a := send(t, http.MethodPatch, pods+"/a", "application/strategic-merge-patch+json", `{"spec":{"$patch":"x"}}`)
-	if a.code != http.StatusInternalServerError {
-		fixed(t, "a patch with an unknown directive is answered with %d: %s", a.code, a.body)
-	}
-}
-
-func TestPathOfNoResourceIsInternalError(t *testing.T) {
-	config, _, _ := newConfig(t)
-	a := send(t, http.MethodGet, serve(t, config)+"/apis/example.apiserver.k8s.io/v1/watch", "", "")
-	if a.code != http.StatusInternalServerError {
-		fixed(t, "a path that names no resource is answered with %d: %s", a.code, a.body)
-	}
-}
-
-func TestOpenAPIOfWrongHashIsRedirected(t *testing.T) {
-	config, _, _ := newConfig(t)
-	a := send(t, http.MethodGet, serve(t, config)+"/openapi/v3/apis?hash=0", "", "")
-	if a.code != http.StatusMovedPermanently {
-		fixed(t, "an OpenAPI v3 document with an old hash is answered with %d", a.code)
-	}
-}
-
-func TestOpenAPIOfEveryServerIsListed(t *testing.T) {
-	config, _, _ := newConfig(t)
-	a := send(t, http.MethodGet, serve(t, config)+"/openapi/v3", "", "")
-	if !strings.Contains(a.body, `"apis":`) {
-		fixed(t, "the OpenAPI v3 document that every server has is not listed: %s", a.body)
-	}
-}
-
 func TestMalformedResourceVersionOfReadIsInternalError(t *testing.T) {
 	pods := servePods(t)
 	for _, path := range []string{"/a?resourceVersion=x", "?watch=true&resourceVersion=x"} {
@@ -224,69 +197,23 @@ func TestPatchInFlowStyleIsNotAudited(t *testing.T) {
 	}
 }
 
-// TestDefinitionsAreFoundByOneText asks for things.apps of example.com, where there are things of
-// apps.example.com.
-func TestDefinitionsAreFoundByOneText(t *testing.T) {
-	factory := externalversions.NewSharedInformerFactory(nil, 0)
-	definitions := factory.Apiextensions().V1().CustomResourceDefinitions()
-	passedOn := false
-	handler, err := apiextensions.NewCustomResourceDefinitionHandler(nil, nil, definitions,
-		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passedOn = true }), nil, nil, nil, nil, nil, 1, nil, time.Minute, time.Minute, nil, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	definition := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "things.apps.example.com"},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "apps.example.com", Scope: apiextensionsv1.ClusterScoped,
-			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "things", Kind: "Thing"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true}},
-		},
-		Status: apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{
-			{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue},
-		}},
-	}
-	if err := definitions.Informer().GetIndexer().Add(definition); err != nil {
-		t.Fatal(err)
-	}
-	resolver := &genericapirequest.RequestInfoFactory{APIPrefixes: sets.NewString("apis")}
-	for path, found := range map[string]bool{
-		"/apis/apps.example.com/v1/things": true, "/apis/example.com/v1/things.apps": true, "/apis/example.com/v1/things": false,
-	} {
-		req := httptest.NewRequest(http.MethodGet, path, nil)
-		info, err := resolver.NewRequestInfo(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		passedOn = false
-		func() {
-			// A resource that is found has no storage here.
-			defer func() { _ = recover() }()
-			handler.ServeHTTP(httptest.NewRecorder(), req.WithContext(genericapirequest.WithRequestInfo(req.Context(), info)))
-		}()
-		if passedOn == found {
-			fixed(t, "of things.apps.example.com, %s is found: %v", path, !found)
-		}
-	}
-}
-
-// TestCustomResourceInProtobufPanics creates a custom resource in protobuf: there is a decoder, but none
-// that is strict.
-func TestCustomResourceInProtobufPanics(t *testing.T) {
+// serveThings returns a handler of the custom resources things of a group, and another function for what it passes on.
+func serveThings(t *testing.T, group string, passedOn http.HandlerFunc) func(method, path, contentType, body string) (code int, panicked any) {
+	t.Helper()
 	etcd := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/"+t.Name(), unstructured.UnstructuredJSONScheme))
 	etcd.StorageConfig.Transport.ServerList = []string{sharedEtcd()}
 	etcd.EnableWatchCache = false
 	definitions := externalversions.NewSharedInformerFactory(nil, 0).Apiextensions().V1().CustomResourceDefinitions()
-	handler, err := apiextensions.NewCustomResourceDefinitionHandler(nil, nil, definitions, http.NotFoundHandler(),
+	handler, err := apiextensions.NewCustomResourceDefinitionHandler(nil, nil, definitions, passedOn,
 		libraryoptions.NewCRDRESTOptionsGetter(*etcd, nil, nil), nil, nil, nil, nil, 1, authorizerfactory.NewAlwaysAllowAuthorizer(), time.Minute, time.Minute, nil, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	names := apiextensionsv1.CustomResourceDefinitionNames{Plural: "things", Singular: "thing", Kind: "Thing", ListKind: "ThingList"}
 	if err := definitions.Informer().GetIndexer().Add(&apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "things.example.com", UID: "a"},
+		ObjectMeta: metav1.ObjectMeta{Name: "things." + group, UID: "a"},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "example.com", Scope: apiextensionsv1.ClusterScoped, Names: names,
+			Group: group, Scope: apiextensionsv1.ClusterScoped, Names: names,
 			Conversion: &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}}},
@@ -299,8 +226,8 @@ func TestCustomResourceInProtobufPanics(t *testing.T) {
 		t.Fatal(err)
 	}
 	resolver := &genericapirequest.RequestInfoFactory{APIPrefixes: sets.NewString("apis")}
-	create := func(contentType, body string) (code int, panicked any) {
-		req := httptest.NewRequest(http.MethodPost, "/apis/example.com/v1/things", strings.NewReader(body))
+	return func(method, path, contentType, body string) (code int, panicked any) {
+		req := httptest.NewRequest(method, path, strings.NewReader(body))
 		req.Header.Set("Content-Type", contentType)
 		info, err := resolver.NewRequestInfo(req)
 		if err != nil {
@@ -311,10 +238,33 @@ func TestCustomResourceInProtobufPanics(t *testing.T) {
 		handler.ServeHTTP(response, req.WithContext(genericapirequest.WithRequestInfo(req.Context(), info)))
 		return response.Code, nil
 	}
-	if code, panicked := create("application/json", "<"); code != http.StatusBadRequest {
+}
+
+// TestDefinitionsAreFoundByOneText asks for things.apps of example.com, where there are things of
+// apps.example.com.
+func TestDefinitionsAreFoundByOneText(t *testing.T) {
+	passedOn := false
+	request := serveThings(t, "apps.example.com", func(http.ResponseWriter, *http.Request) { passedOn = true })
+	for path, found := range map[string]bool{
+		"/apis/apps.example.com/v1/things": true, "/apis/example.com/v1/things.apps": true, "/apis/example.com/v1/things": false,
+	} {
+		passedOn = false
+		request(http.MethodGet, path, "", "")
+		if passedOn == found {
+			fixed(t, "of things.apps.example.com, %s is found: %v", path, !found)
+		}
+	}
+}
+
+// TestCustomResourceInProtobufPanics creates a custom resource in protobuf: there is a decoder, but none
+// that is strict.
+func TestCustomResourceInProtobufPanics(t *testing.T) {
+	request := serveThings(t, "example.com", http.NotFound)
+	const things = "/apis/example.com/v1/things"
+	if code, panicked := request(http.MethodPost, things, "application/json", "<"); code != http.StatusBadRequest {
 		t.Fatalf("a body that is no object is answered with %d, or panics: %v", code, panicked)
 	}
-	if code, panicked := create("application/vnd.kubernetes.protobuf", "k8s\x00\x0a\x00"); panicked == nil {
+	if code, panicked := request(http.MethodPost, things, "application/vnd.kubernetes.protobuf", "k8s\x00\x0a\x00"); panicked == nil {
 		fixed(t, "a custom resource in protobuf is answered with %d", code)
 	}
 }

@@ -30,10 +30,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	v1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/websocket"
-	"google.golang.org/grpc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -95,50 +93,6 @@ func TestTracesHoldUpShutdown(t *testing.T) {
 	server.Destroy()
 	if bounded {
 		fixed(t, "a server bounds how long it waits for the collector of its traces")
-	}
-}
-
-// collector receives traces.
-type collector struct {
-	v1.UnimplementedTraceServiceServer
-	names chan string
-}
-
-func (c collector) Export(_ context.Context, req *v1.ExportTraceServiceRequest) (*v1.ExportTraceServiceResponse, error) {
-	for _, spans := range req.GetResourceSpans() {
-		for _, attribute := range spans.GetResource().GetAttributes() {
-			if attribute.GetKey() == "service.name" {
-				c.names <- attribute.GetValue().GetStringValue()
-			}
-		}
-	}
-	return &v1.ExportTraceServiceResponse{}, nil
-}
-
-func TestTracesHaveTheNameOfEveryServer(t *testing.T) {
-	t.Setenv("OTEL_SERVICE_NAME", "restaurant")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, traces := grpc.NewServer(), collector{names: make(chan string, 10)}
-	v1.RegisterTraceServiceServer(server, traces)
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
-
-	options := genericoptions.NewTracingOptions()
-	options.ConfigFile = writeFile(t, "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nsamplingRatePerMillion: 1000000\nendpoint: "+listener.Addr().String()+"\n")
-	config, _, _ := newConfig(t)
-	if err := options.ApplyTo(nil, &config.Config); err != nil {
-		t.Fatal(err)
-	}
-	_, span := config.TracerProvider.Tracer("upstream").Start(t.Context(), "span")
-	span.End()
-	if err := config.TracerProvider.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if name := <-traces.names; name != "apiserver" {
-		fixed(t, "the traces of a server have the name %q", name)
 	}
 }
 

@@ -41,14 +41,6 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 )
 
-func TestObjectTooLargeForEtcdIsInternalError(t *testing.T) {
-	pod := strings.Replace(newPod("a"), `"metadata"`, `"spec":{"hostname":"`+strings.Repeat("a", 2<<20)+`"},"metadata"`, 1)
-	a := send(t, http.MethodPost, servePods(t), "application/json", pod)
-	if a.code != http.StatusInternalServerError {
-		fixed(t, "an object that is too large for etcd is answered with %d: %s", a.code, a.body)
-	}
-}
-
 func TestFullDatabaseIsInternalError(t *testing.T) {
 	config := testserver.NewTestConfig(t)
 	etcd, _ := runEtcd(t, config)

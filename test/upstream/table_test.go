@@ -28,10 +28,12 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -94,13 +96,35 @@ func faults(t *testing.T) []fault {
 func fixed(t *testing.T, format string, args ...any) {
 	t.Helper()
 	for _, row := range faults(t) {
-		if row.test == t.Name() {
-			t.Errorf("upstream has changed: "+format+". If that fixes fault %s of %s, delete what works around it in %s (search for \"Upstream fault %s\"), the row of the table, and this test",
+		if row.test == t.Name() || row.test+"/"+row.number == t.Name() {
+			t.Errorf("upstream has changed: "+format+". If that fixes fault %s of %s, delete what works around it in %s (search for \"Upstream fault %s\"), the row of the table, and this test or its case",
 				append(args, row.number, tables, strings.Join(row.files, ", "), row.number)...)
 			return
 		}
 	}
 	t.Errorf("upstream has changed: "+format+". %s has no row for this test", append(args, tables)...)
+}
+
+// each runs a test of several faults, which are the rows with its name, by their numbers.
+func each[T any](t *testing.T, cases map[int]T, run func(*testing.T, T)) {
+	t.Helper()
+	var rows []int
+	for _, row := range faults(t) {
+		if row.test == t.Name() {
+			number, err := strconv.Atoi(row.number)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows = append(rows, number)
+		}
+	}
+	slices.Sort(rows)
+	if numbers := slices.Sorted(maps.Keys(cases)); !slices.Equal(rows, numbers) {
+		t.Errorf("%s tests the faults %v, and has the rows %v in %s", t.Name(), numbers, rows, tables)
+	}
+	for number, c := range cases {
+		t.Run(strconv.Itoa(number), func(t *testing.T) { run(t, c) })
+	}
 }
 
 // TestTable compares the tables with the tests, and with the marks in the code.

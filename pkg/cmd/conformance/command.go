@@ -94,7 +94,6 @@ func NewCommand(name string) *cobra.Command {
 	flags.StringSliceVar(&options.Only, "check", nil, "Check to run, for example watch/order. By default it is all of the level.")
 	flags.StringVar(&options.WebhookAddress, "webhook-address", "", "Host of this machine and port, which may be 0, at which the API's servers reach webhooks of the run. Without it no webhook is examined.")
 	flags.StringVar(&options.AuditLog, "audit-log", "", "File to which the API's server writes audit events. Without it audit is not examined.")
-	flags.Uint64Var(&options.Seed, "seed", 1, "Seed of hostile requests.")
 	flags.StringVarP(&format, "output", "o", "text", "Format of the report: "+strings.Join(conformance.Formats(), ", ")+".")
 	flags.BoolVar(&clean, "clean", false, "Examine nothing, but delete all objects that earlier runs have left because they were killed. No run may go on meanwhile.")
 	cmd.MarkFlagsOneRequired("group-version", "example", "clean")

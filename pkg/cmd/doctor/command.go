@@ -135,7 +135,6 @@ func complete(o *apiserver.Options, config *doctor.Config) error {
 	if o.Base != nil {
 		config.Defined = o.Base.Groups()
 	}
-	config.Authentication = completed.CheckAuthentication
 	config.Audiences = completed.APIAudiences
 	config.Permissions = completed.Permissions
 	config.AdmissionOff = completed.AdmissionOff()

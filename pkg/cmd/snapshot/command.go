@@ -32,7 +32,6 @@ import (
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/component-base/term"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
 	tool "restaurant.programming-kubernetes.info/apiserver/pkg/cmd"
@@ -91,14 +90,14 @@ func newSaveCommand(dir string) *cobra.Command {
 				return err
 			}
 			if keep > 0 {
-				if err := etcd.SnapshotDirectory(args[0]).Prune(keep); err != nil {
+				if err := prune(args[0], keep); err != nil {
 					return err
 				}
 			}
 			return printSnapshot(cmd.OutOrStdout(), format, snapshot)
 		},
 	}
-	addDataDir(cmd, &dir, "Directory of the server whose embedded etcd is saved.")
+	cmd.Flags().StringVar(&dir, dataDirFlag, dir, "Directory of the server whose embedded etcd is saved.")
 	cmd.Flags().IntVar(&keep, "keep", 0, "How many snapshots a directory keeps; older ones are deleted as soon as a new one is complete. 0 keeps all.")
 	external.AddFlags(cmd.Flags(), "etcd-", "Addresses of an external etcd that is saved instead of the embedded one.",
 		"File with the certificate authorities that are trusted for it.", "File with the certificate for it.", "File with the key of that certificate.")
@@ -133,7 +132,7 @@ func newStatusCommand() *cobra.Command {
 				return err
 			}
 			progress := newProgress(cmd.ErrOrStderr(), "Verifying")
-			snapshot, err := etcd.ReadFile(args[0], progress.tell)
+			snapshot, err := etcd.ReadFile(args[0], progress.tell, nil)
 			progress.end()
 			if err != nil {
 				return err
@@ -228,33 +227,64 @@ func newRestoreCommand(name, dir string) *cobra.Command {
 			}
 			defer in.Close()
 			progress := newProgress(cmd.ErrOrStderr(), "Restoring")
-			if once.revision > 0 {
-				snapshot, restored, err := once.restore(config, in, total, progress.tell)
-				progress.end()
-				if err != nil {
-					return err
-				}
-				if !restored {
-					fmt.Fprintf(cmd.ErrOrStderr(), "%s has been restored with the revision %d already.\n", config.Dir, once.revision)
-					return nil
-				}
-				return printSnapshot(cmd.OutOrStdout(), format, snapshot)
-			}
-			snapshot, err := config.Restore(in, total, progress.tell)
+			snapshot, restored, err := once.restore(config, in, total, progress.tell)
 			progress.end()
 			if err != nil {
 				return err
 			}
-			if err := config.Replace(cmp.Or(os.Getenv(tool.Variable(name, dataDirFlag)), current)); err != nil {
-				return err
+			if !restored {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s has been restored with the revision %d already.\n", config.Dir, once.revision)
+				return nil
+			}
+			if once.revision == 0 {
+				if err := config.Replace(cmp.Or(os.Getenv(tool.Variable(name, dataDirFlag)), current)); err != nil {
+					return err
+				}
 			}
 			return printSnapshot(cmd.OutOrStdout(), format, snapshot)
 		},
 	}
-	addDataDir(cmd, &dir, "Directory for the data. It must be empty, or not exist, unless --revision is given.")
+	cmd.Flags().StringVar(&dir, dataDirFlag, dir, "Directory for the data. It must be empty, or not exist, unless --revision is given.")
 	once.addFlags(cmd)
 	tool.AddFormat(cmd, &format)
 	return cmd
+}
+
+// once has the flags of a restore that pods begin with.
+type once struct {
+	revision int64
+	member   etcd.Member
+}
+
+func (o *once) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.Int64Var(&o.revision, "revision", 0, "Revision at which the restored data goes on, later than any before: the number of microseconds since 1970, which is the default. All members of an etcd need the same.")
+	flags.StringVar(&o.member.Name, "member", "", "Name of the member of a separate etcd that the directory is for, its --name.")
+	flags.StringVar(&o.member.InitialCluster, "initial-cluster", "", "All members of that etcd with their peer URLs, as in their --initial-cluster.")
+}
+
+func (o *once) validate() error {
+	switch {
+	case o.revision < 0:
+		return errors.New("--revision must not be negative")
+	case (o.member.Name == "") != (o.member.InitialCluster == ""):
+		return errors.New("--member and --initial-cluster need each other")
+	case o.member.Name != "" && o.revision == 0:
+		return errors.New("--member needs --revision, the same for all members: use $(date +%s%6N) once")
+	}
+	return nil
+}
+
+func (o *once) restore(config etcd.Config, in io.Reader, total int64, progress etcd.Progress) (etcd.Snapshot, bool, error) {
+	if o.revision == 0 {
+		snapshot, err := config.Restore(in, total, progress)
+		return snapshot, true, err
+	}
+	if o.member.Name == "" {
+		return config.RestoreOnce(o.revision, in, total, progress)
+	}
+	o.member.Dir = config.Dir
+	return o.member.RestoreOnce(o.revision, in, total, progress)
 }
 
 // openSnapshot opens a file and returns its size, or 0 if that is not known.
@@ -271,10 +301,6 @@ func openSnapshot(path string, stdin io.Reader) (io.ReadCloser, int64, error) {
 		return nil, 0, errors.Join(err, file.Close())
 	}
 	return file, info.Size(), nil
-}
-
-func addDataDir(cmd *cobra.Command, dir *string, usage string) {
-	cmd.Flags().StringVar(dir, dataDirFlag, *dir, usage)
 }
 
 // snapshotConfig returns the configuration of the embedded etcd in a directory.
@@ -302,12 +328,12 @@ func printSnapshot(out io.Writer, format string, snapshot etcd.Snapshot) error {
 	return table.Flush()
 }
 
-// progress says how far something is: on a terminal in a line that changes,
-// elsewhere in a new line now and then.
+// progressInterval is how long the work may go on without a line about it.
+const progressInterval = 5 * time.Second
+
+// progress says now and then how far something is.
 type progress struct {
 	out         io.Writer
-	terminal    bool
-	interval    time.Duration
 	doing       string
 	done, total int64
 	told        time.Time
@@ -315,17 +341,12 @@ type progress struct {
 	printed int64
 }
 
-func newProgress(out io.Writer, doing string) *progress {
-	if _, _, err := term.TerminalSize(out); err != nil {
-		return &progress{out: out, doing: doing, interval: 5 * time.Second}
-	}
-	return &progress{out: out, doing: doing, interval: 100 * time.Millisecond, terminal: true}
-}
+func newProgress(out io.Writer, doing string) *progress { return &progress{out: out, doing: doing} }
 
 // tell is an etcd.Progress.
 func (p *progress) tell(done, total int64) {
 	p.done, p.total = done, total
-	if time.Since(p.told) >= p.interval {
+	if time.Since(p.told) >= progressInterval {
 		p.told = time.Now()
 		p.print()
 	}
@@ -333,27 +354,17 @@ func (p *progress) tell(done, total int64) {
 
 func (p *progress) print() {
 	p.printed = p.done
-	start, end := "", "\n"
-	if p.terminal {
-		start, end = "\r", "\x1b[K" // The rest of an earlier, longer line.
-	}
 	of := ""
 	if p.total > 0 {
 		of = fmt.Sprintf(" of %s (%d %%)", mebibytes(p.total), 100*p.done/p.total)
 	}
-	fmt.Fprint(p.out, start, p.doing, ": ", mebibytes(p.done), of, end)
+	fmt.Fprintf(p.out, "%s: %s%s\n", p.doing, mebibytes(p.done), of)
 }
 
 // end prints the last progress.
 func (p *progress) end() {
-	if p.told.IsZero() {
-		return
-	}
 	if p.printed != p.done {
 		p.print()
-	}
-	if p.terminal {
-		fmt.Fprintln(p.out)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -30,12 +31,18 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
+// Snapshots in a directory are named after the time, so that the latest is the last.
+const (
+	snapshotPattern = "snapshot-*Z.db"
+	snapshotLayout  = "snapshot-20060102T150405Z.db"
+)
+
 // destination is the file for a path, which may be a directory of snapshots.
 func destination(path string, keep int, now time.Time) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
-		return etcd.SnapshotDirectory(path).File(now), nil
+		return filepath.Join(path, now.UTC().Format(snapshotLayout)), nil
 	case keep > 0:
 		return "", fmt.Errorf("--keep needs a directory of snapshots, which %s is not", path)
 	}
@@ -47,21 +54,42 @@ func latest(path string) (string, error) {
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
 		return path, nil //nolint:nilerr // Opening it reports that.
 	}
-	files, err := etcd.SnapshotDirectory(path).Files()
+	files, err := filepath.Glob(filepath.Join(path, snapshotPattern))
 	if err != nil {
 		return "", err
 	}
 	if len(files) == 0 {
 		return "", fmt.Errorf("there is no snapshot in %s", path)
 	}
-	return files[len(files)-1], nil
+	return slices.Max(files), nil
+}
+
+// prune deletes all but the latest snapshots in a directory, and what saves that were killed before
+// these have left.
+func prune(dir string, keep int) error {
+	kept, err := filepath.Glob(filepath.Join(dir, snapshotPattern))
+	if err != nil || len(kept) <= keep {
+		return err
+	}
+	slices.Sort(kept)
+	files, err := filepath.Glob(filepath.Join(dir, snapshotPattern+"*"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, file := range files {
+		if file < kept[len(kept)-keep] {
+			errs = append(errs, os.Remove(file))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // readObjects reads every stored value of a snapshot, and counts those of each resource.
 func readObjects(file string, progress etcd.Progress, verify func(string, []byte) (string, error)) (etcd.Snapshot, map[string]int, error) {
 	objects := map[string]int{}
 	var errs []error
-	snapshot, err := etcd.VisitFile(file, progress, func(key string, stored []byte) error {
+	snapshot, err := etcd.ReadFile(file, progress, func(key string, stored []byte) error {
 		resource, err := verify(key, stored)
 		if resource != "" {
 			objects[resource]++

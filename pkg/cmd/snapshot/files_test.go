@@ -61,12 +61,19 @@ func TestFilesOfADirectory(t *testing.T) {
 	if got, err := latest(dir); got != files[3] || err != nil {
 		t.Errorf("got %s and the error %v, want %s", got, err, files[3])
 	}
-	if err := etcd.SnapshotDirectory(dir).Prune(2); err != nil {
+	// A save that was killed, and one that is not complete.
+	saving := files[3] + ".2.part"
+	for _, part := range []string{files[0] + ".1.part", saving} {
+		if err := os.WriteFile(part, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := prune(dir, 2); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := etcd.SnapshotDirectory(dir).Files()
-	if err != nil || !slices.Equal(kept, files[2:]) {
-		t.Errorf("got %v and the error %v, want %v", kept, err, files[2:])
+	kept, err := filepath.Glob(filepath.Join(dir, "snapshot-*"))
+	if want := append(files[2:], saving); err != nil || !slices.Equal(kept, want) {
+		t.Errorf("got %v and the error %v, want %v", kept, err, want)
 	}
 	if _, err := os.Stat(other); err != nil {
 		t.Error(err)

@@ -27,13 +27,12 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/install"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/openapi"
 )
 
 // The server publishes these definitions; kubectl explain shows the
 // descriptions.
 func TestOpenAPIDefinitions(t *testing.T) {
-	definitions := openapi.GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) })
+	definitions := Group().Definitions(func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) })
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
 	kinds := map[string]bool{}
@@ -68,7 +67,7 @@ func TestOpenAPIDefinitions(t *testing.T) {
 
 // A pizza is patched by the topping's name, not by its place in the list.
 func TestOpenAPIListTypes(t *testing.T) {
-	definitions := openapi.GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) })
+	definitions := Group().Definitions(func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) })
 	for version, want := range map[string]string{
 		"v1":       `{"x-kubernetes-list-map-keys":["name"],"x-kubernetes-list-type":"map","x-kubernetes-patch-merge-key":"name","x-kubernetes-patch-strategy":"merge"}`,
 		"v1beta1":  `{"x-kubernetes-list-map-keys":["name"],"x-kubernetes-list-type":"map","x-kubernetes-patch-merge-key":"name","x-kubernetes-patch-strategy":"merge"}`,

@@ -179,6 +179,7 @@ func (g *generation) generate(ctx context.Context, apis []API) error {
 		{"protobuf", g.protobuf, false},
 		{"OpenAPI definitions", g.openAPI, false},
 		{"apply configurations", g.applyConfigurations, false},
+		{"OpenAPI definitions without those of Kubernetes", g.pruneOpenAPI, false},
 		{"clientset", g.clientset, true},
 		{"listers and informers", g.informers, true},
 	} {

@@ -99,7 +99,7 @@ func (g *generation) protobuf(ctx context.Context, apis []API) error {
 		"--packages="+strings.Join(packages, ","))
 }
 
-// openAPI generates the definitions of the types and of the libraries that they use. Only the
+// openAPI generates the definitions of the types and of all libraries that they may use. Only the
 // module's own violations of API rules are checked, not those of the libraries.
 func (g *generation) openAPI(ctx context.Context, apis []API) error {
 	for _, api := range apis {
@@ -123,10 +123,21 @@ func (g *generation) openAPI(ctx context.Context, apis []API) error {
 		if err := g.run(ctx, "openapi-gen", slices.Concat(args, libraries, packages)...); err != nil {
 			return err
 		}
-		if err := prune(g.file(dir+"/zz_generated.openapi.go"), append(referredLibraries(), packages...)); err != nil {
+		if err := g.checkViolations(report); err != nil {
 			return err
 		}
-		if err := g.checkViolations(report); err != nil {
+	}
+	return nil
+}
+
+// pruneOpenAPI deletes the definitions that other generators need, and the server does not.
+func (g *generation) pruneOpenAPI(_ context.Context, apis []API) error {
+	for _, api := range apis {
+		packages := g.packages([]API{api}, func(v Version) bool { return v.OpenAPI })
+		if len(packages) == 0 {
+			continue
+		}
+		if err := prune(g.file(path.Join(api.generated(), "openapi/zz_generated.openapi.go")), packages); err != nil {
 			return err
 		}
 	}

@@ -40,8 +40,7 @@ type library struct {
 // messages is the file with the messages of a package.
 const messages = "generated.proto"
 
-// referredLibraries returns the packages whose definitions are all generated, since all groups refer
-// to them.
+// referredLibraries returns the packages that all groups refer to. A registry.Group adds their definitions.
 func referredLibraries() []string {
 	return []string{
 		"k8s.io/api/autoscaling/v1",

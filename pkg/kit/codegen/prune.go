@@ -28,8 +28,8 @@ import (
 	"strings"
 )
 
-// prune deletes the definitions of a generated file that those of the packages don't refer to.
-// Other groups use few of the thousand types of Kubernetes' own groups.
+// prune deletes the definitions of a generated file that those of the packages don't refer to, and those that a
+// registry.Group adds. Other groups use few of the thousand types of Kubernetes' own groups.
 func prune(file string, packages []string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -50,6 +50,8 @@ type definition struct {
 	entry, function span
 	body            *ast.FuncDecl
 	used            bool
+	// added is true if a registry.Group adds the definition.
+	added bool
 }
 
 func pruneDefinitions(text []byte, packages []string) ([]byte, error) {
@@ -77,7 +79,7 @@ func pruneDefinitions(text []byte, packages []string) ([]byte, error) {
 	var use func(name string)
 	use = func(name string) {
 		found := definitions[name]
-		if found == nil || found.used {
+		if found == nil || found.used || found.added {
 			return
 		}
 		found.used = true
@@ -108,8 +110,10 @@ func pruneDefinitions(text []byte, packages []string) ([]byte, error) {
 		name := string(text[where.start:where.end])
 		body := functions[function.Name]
 		definitions[name] = &definition{entry: at(pair), function: at(body), body: body}
-		if slices.Contains(packages, packageOf(pair.Key, paths)) {
+		if of := packageOf(pair.Key, paths); slices.Contains(packages, of) {
 			roots = append(roots, name)
+		} else {
+			definitions[name].added = slices.Contains(referredLibraries(), of)
 		}
 		return false
 	})

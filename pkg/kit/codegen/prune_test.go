@@ -28,6 +28,7 @@ const generatedDefinitions = `package openapi
 import (
 	v1 "example.com/bakery/v1"
 	corev1 "k8s.io/api/core/v1"
+	resource "k8s.io/apimachinery/pkg/api/resource"
 	intstr "k8s.io/apimachinery/pkg/util/intstr"
 	common "k8s.io/kube-openapi/pkg/common"
 )
@@ -40,6 +41,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		corev1.Node{}.OpenAPIModelName():            schema_Node(ref),
 		corev1.PodSpec{}.OpenAPIModelName():         schema_PodSpec(ref),
 		intstr.IntOrString{}.OpenAPIModelName(): schema_IntOrString(ref),
+		resource.Quantity{}.OpenAPIModelName():  schema_Quantity(ref),
 	}
 }
 
@@ -52,7 +54,7 @@ func schema_Oven(ref common.ReferenceCallback) common.OpenAPIDefinition {
 }
 
 func schema_Container(ref common.ReferenceCallback) common.OpenAPIDefinition {
-	return schema(nil)
+	return schema(ref(resource.Quantity{}.OpenAPIModelName()))
 }
 
 func schema_Node(ref common.ReferenceCallback) common.OpenAPIDefinition {
@@ -66,6 +68,10 @@ func schema_PodSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 func schema_IntOrString(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return schema(nil)
 }
+
+func schema_Quantity(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return schema(nil)
+}
 `
 
 const prunedDefinitions = `package openapi
@@ -73,6 +79,7 @@ const prunedDefinitions = `package openapi
 import (
 	v1 "example.com/bakery/v1"
 	corev1 "k8s.io/api/core/v1"
+	resource "k8s.io/apimachinery/pkg/api/resource"
 	common "k8s.io/kube-openapi/pkg/common"
 )
 
@@ -94,7 +101,7 @@ func schema_Oven(ref common.ReferenceCallback) common.OpenAPIDefinition {
 }
 
 func schema_Container(ref common.ReferenceCallback) common.OpenAPIDefinition {
-	return schema(nil)
+	return schema(ref(resource.Quantity{}.OpenAPIModelName()))
 }
 
 func schema_PodSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {

@@ -65,7 +65,7 @@ func ForGroup(group registry.Group, options Options) (crds []*apiextensionsv1.Cu
 	group.Install(scheme)
 	e := &exporter{
 		Options: options, group: group.Name, scheme: scheme,
-		models: group.OpenAPI(func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) }),
+		models: group.Definitions(func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) }),
 	}
 	for _, declaration := range group.Kinds {
 		description := declaration.Describe()

@@ -77,10 +77,10 @@ func setUpBuilds(ctx context.Context, dir, base string) (_ *bench, err error) {
 			content: pizzaContent, protobuf: true, server: server, host: server.URL(), revision: map[string]string{},
 		})
 	}
-	if err := b.identify(ctx, []string{"user"}); err != nil {
+	if err := b.bind(ctx); err != nil {
 		return nil, err
 	}
-	b.identities[0].config, err = b.frontProxy(cp.APIServer, "editor")
+	b.user, err = b.frontProxy(cp.APIServer, editor)
 	return b, err
 }
 

@@ -37,8 +37,7 @@ const namespace = "bench"
 // contender is one way to serve objects through kube-apiserver.
 type contender struct {
 	// Name is what the results call it.
-	name string
-	// group, version and resource are empty, "v1" and "configmaps" for ConfigMaps.
+	name                     string
 	group, version, resource string
 	clusterScoped            bool
 	kind                     string
@@ -60,9 +59,6 @@ type contender struct {
 
 func (c *contender) path(version string) string {
 	prefix := "/apis/" + c.group + "/" + version
-	if c.group == "" {
-		prefix = "/api/" + version
-	}
 	if c.clusterScoped {
 		return prefix + "/" + c.resource
 	}
@@ -114,15 +110,13 @@ func (c *contender) forget(name string) {
 // verb is what is measured. A create comes before, a delete after all others.
 type verb struct {
 	name string
-	// again is set for what can be done with the same object more than once.
-	again bool
-	do    func(c *contender, name string) task
+	do   func(c *contender, name string) task
 }
 
 func object(prefix string, n int) string { return fmt.Sprintf("%s-%06d", prefix, n) }
 
 var verbs = []verb{
-	{"create", false, func(c *contender, prefix string) task {
+	{"create", func(c *contender, prefix string) task {
 		return func(ctx context.Context, client client, n int) error {
 			name := object(prefix, n)
 			answer, err := client.do(ctx, http.MethodPost, c.path(c.version), "", c.object(name, 1))
@@ -132,12 +126,12 @@ var verbs = []verb{
 			return c.remember(name, answer)
 		}
 	}},
-	{"get", true, func(c *contender, prefix string) task {
+	{"get", func(c *contender, prefix string) task {
 		return func(ctx context.Context, client client, n int) error {
 			return c.read(ctx, client, object(prefix, n))
 		}
 	}},
-	{"update", true, func(c *contender, prefix string) task {
+	{"update", func(c *contender, prefix string) task {
 		return func(ctx context.Context, client client, n int) error {
 			name := object(prefix, n)
 			for {
@@ -154,7 +148,7 @@ var verbs = []verb{
 			}
 		}
 	}},
-	{"delete", false, func(c *contender, prefix string) task {
+	{"delete", func(c *contender, prefix string) task {
 		return func(ctx context.Context, client client, n int) error {
 			name := object(prefix, n)
 			defer c.forget(name)

@@ -26,7 +26,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-	"golang.org/x/sync/errgroup"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
@@ -37,17 +36,13 @@ import (
 // Growth is what a server costs that has stored objects, which it keeps in its watch cache.
 type Growth struct {
 	Objects int `json:"objects"`
-	// Servers are how many are started at once. Those besides the first get no requests.
-	Servers int `json:"servers"`
-	// Sharded is set if the pizzas are stored in another etcd than all else.
-	Sharded bool `json:"sharded"`
-	// Ready is how many seconds after their start all servers are ready. CPU is how many of
-	// processor time each has used until then, on average.
+	// Ready is how many seconds after its start the server is ready. CPU is how many of
+	// processor time it has used until then.
 	Ready float64 `json:"ready"`
 	CPU   float64 `json:"cpu"`
 	// Cached is how many seconds after that its watch cache has all objects.
 	Cached float64 `json:"cached"`
-	// Resident and Peak are the bytes of the first one's memory, a moment later.
+	// Resident and Peak are the bytes of its memory, a moment later.
 	Resident int64 `json:"resident"`
 	Peak     int64 `json:"peak"`
 	// Create and DeleteTopping are the milliseconds of processor time that each takes the
@@ -62,8 +57,6 @@ type Growth struct {
 
 const (
 	growthPrefix = "/growth"
-	// shard is the etcd of what does not grow.
-	shard = "growth-etcd"
 	// settle is how long a server that has started is left alone.
 	settle = 5 * time.Second
 	// attempts is how many requests are measured with each number of objects.
@@ -76,25 +69,13 @@ func (b *bench) measureGrowth(ctx context.Context, result *Result, s size) (err 
 	if len(s.growth) == 0 {
 		return nil
 	}
-	storedIn, flags := b.cp.Etcd.Name(), []string{withoutControllers, "--etcd-prefix=" + growthPrefix}
-	if s.sharded {
-		storedIn, flags = shard, append(flags, "--etcd-servers-overrides="+restaurant.GroupName+"/pizzas#"+b.cp.Etcd.URL())
+	server, err := b.cp.NewAPIServer("growth", controlplane.ServerConfig{Etcd: b.cp.Etcd.Name(), ComponentConfig: controlplane.ComponentConfig{
+		Flags: []string{withoutControllers, "--etcd-prefix=" + growthPrefix},
+	}})
+	if err != nil {
+		return err
 	}
-	var servers servers
-	for i := range s.servers {
-		server, err := b.cp.NewAPIServer(fmt.Sprintf("growth-%d", i), controlplane.ServerConfig{Etcd: storedIn, ComponentConfig: controlplane.ComponentConfig{Flags: flags}})
-		if err != nil {
-			return err
-		}
-		servers = append(servers, server)
-	}
-	if s.sharded {
-		if err := b.cp.Component(shard).Start(ctx); err != nil {
-			return err
-		}
-	}
-	server := servers[0]
-	defer func() { err = errors.Join(err, servers.stop()) }()
+	defer func() { err = errors.Join(err, server.Stop()) }()
 	clients, err := newClients(b.cp.RESTConfig(), 1)
 	if err != nil {
 		return err
@@ -120,55 +101,34 @@ func (b *bench) measureGrowth(ctx context.Context, result *Result, s size) (err 
 	stored := 1
 	for _, objects := range s.growth {
 		progress(fmt.Sprintf("Starting the server with %d pizzas", objects))
-		if err := servers.stop(); err != nil {
+		if err := server.Stop(); err != nil {
 			return err
 		}
 		if err := copyStored(ctx, client, growthPrefix+"/"+c.group+"/"+c.resource, stored, objects); err != nil {
 			return err
 		}
 		stored = max(stored, objects)
-		growth, err := b.grown(ctx, clients, c, toppings, servers)
+		growth, err := b.grown(ctx, clients, c, toppings)
 		if err != nil {
 			return err
 		}
-		growth.Objects, growth.Servers, growth.Sharded = objects, len(servers), s.sharded
+		growth.Objects = objects
 		result.Growth = append(result.Growth, growth)
 	}
 	return nil
 }
 
-// servers are the replicas that have the stored objects.
-type servers []*controlplane.Component
-
-// start returns when all are ready.
-func (s servers) start(ctx context.Context) error {
-	var starting errgroup.Group
-	for _, server := range s {
-		starting.Go(func() error { return server.Start(ctx) })
-	}
-	return starting.Wait()
-}
-
-func (s servers) stop() (err error) {
-	for _, server := range s {
-		err = errors.Join(err, server.Stop())
-	}
-	return err
-}
-
-func (b *bench) grown(ctx context.Context, clients []client, pizzas, toppings *contender, servers servers) (Growth, error) {
+func (b *bench) grown(ctx context.Context, clients []client, pizzas, toppings *contender) (Growth, error) {
 	began := time.Now()
-	if err := servers.start(ctx); err != nil {
+	if err := pizzas.server.Start(ctx); err != nil {
 		return Growth{}, err
 	}
 	growth := Growth{Ready: time.Since(began).Seconds()}
-	for _, server := range servers {
-		used, err := machine.CPU(server.PID())
-		if err != nil {
-			return Growth{}, err
-		}
-		growth.CPU += used.Seconds() / float64(len(servers))
+	used, err := machine.CPU(pizzas.server.PID())
+	if err != nil {
+		return Growth{}, err
 	}
+	growth.CPU = used.Seconds()
 	ready := time.Now()
 	if err := awaitCache(ctx, clients[0], pizzas); err != nil {
 		return Growth{}, err
@@ -179,7 +139,6 @@ func (b *bench) grown(ctx context.Context, clients []client, pizzas, toppings *c
 		return Growth{}, ctx.Err()
 	case <-time.After(settle):
 	}
-	var err error
 	if growth.Resident, growth.Peak, err = machine.Resident(pizzas.server.PID()); err != nil {
 		return Growth{}, err
 	}

@@ -15,11 +15,9 @@ limitations under the License.
 */
 
 // Command comparison measures the server beside what else could serve the same objects, all
-// behind one kube-apiserver and on one etcd. Those are custom resources with a conversion
-// webhook and without, and the same moved to crd-apiserver. ConfigMaps, upstream's
-// sample-apiserver, and a server that does nothing are the others. The contenders take turns
-// in several rounds, so that other work of the machine meets all of them. Processor time is
-// that of the processes themselves.
+// behind one kube-apiserver and on one etcd: custom resources, and the same moved to
+// crd-apiserver. The contenders take turns in several rounds, so that other work of the machine
+// meets all of them. Processor time is that of the processes themselves.
 //
 // It prints medians, and writes every sample as JSON. It judges nothing. With --base, it
 // compares two builds of the server instead.
@@ -56,22 +54,20 @@ func progress(message string) { fmt.Fprintln(os.Stderr, message) }
 
 // size says how much is measured.
 type size struct {
-	rounds, requests, alone, objects, watches, reviews, relief, servers int
-	growth                                                              []int
-	sharded                                                             bool
+	rounds, requests, objects, watches, relief int
+	growth                                     []int
 }
 
-// many is how many clients work at the same time where it is not one alone.
+// many is how many clients work at the same time.
 const many = 16
 
 // Result is what a run has measured.
 type Result struct {
 	machine.Run
-	Samples []Sample  `json:"samples"`
-	Watches []Watch   `json:"watches,omitempty"`
-	Reviews []Reviews `json:"reviews,omitempty"`
-	Growth  []Growth  `json:"growth,omitempty"`
-	Relief  []Relief  `json:"relief,omitempty"`
+	Samples []Sample `json:"samples"`
+	Watches []Watch  `json:"watches,omitempty"`
+	Growth  []Growth `json:"growth,omitempty"`
+	Relief  []Relief `json:"relief,omitempty"`
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
@@ -79,25 +75,14 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	var s size
 	flags.IntVar(&s.rounds, "rounds", 5, "how often the contenders take turns")
 	flags.IntVar(&s.requests, "requests", 1000, "how many requests of each verb 16 clients send in a round; 0 for none")
-	flags.IntVar(&s.alone, "alone", 150, "how many requests of each verb one client sends in a round; 0 for none")
 	flags.IntVar(&s.objects, "objects", 5000, "how many objects lists have; 0 for no lists")
 	flags.IntVar(&s.watches, "watches", 1000, "how many watches see each write; 0 for none")
-	flags.IntVar(&s.reviews, "reviews", 10_000, "for how many requests of each verb SubjectAccessReviews are counted; 0 for none")
 	flags.IntVar(&s.relief, "relief", 50_000, "with how many custom resources kube-apiserver and crd-apiserver are started; 0 for none")
-	flags.IntVar(&s.servers, "servers", 1, "how many servers are started at once with stored pizzas")
-	flags.BoolVar(&s.sharded, "sharded", false, "store these pizzas in another etcd than all else")
 	growth := flags.String("growth", "0,10000,100000", "with how many stored pizzas the server is started; empty for none")
-	contenders := flags.String("contenders", "crd,pizzas,configmap,crd-webhook,crd-apiserver,sample-apiserver,nothing", "the contenders that take part")
-	identities := flags.String("identities", "user,serviceaccount,admin", "the users that send the requests")
-	controllers := flags.Bool("controllers", false, "run the server's controllers")
 	file := flags.String("out", "", "the file for the samples, as JSON")
 	base := flags.String("base", "", "the path of another build of the server, to compare the two builds and nothing else")
-	profiles := flags.String("profiles", "", "the directory for profiles of the server at each verb, instead of measurements")
 	if err := flags.Parse(args); err != nil {
 		return err
-	}
-	if s.servers < 1 {
-		return fmt.Errorf("--servers=%d starts none: it must be at least 1", s.servers)
 	}
 	if s.rounds < 1 {
 		return fmt.Errorf("--rounds=%d measures nothing: it must be at least 1", s.rounds)
@@ -114,17 +99,14 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	var b *bench
 	if *base != "" {
 		b, err = setUpBuilds(ctx, dir, *base)
-		s.watches, s.reviews, s.relief, s.growth = 0, 0, 0, nil
+		s.watches, s.relief, s.growth = 0, 0, nil
 	} else {
-		b, err = setUp(ctx, dir, options{contenders: names(*contenders), identities: names(*identities), controllers: *controllers})
+		b, err = setUp(ctx, dir)
 	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.cp.Stop()) }()
-	if *profiles != "" {
-		return b.profile(ctx, *profiles)
-	}
 	result := Result{Run: machine.Describe(ctx, strings.Join(append([]string{"go run ./test/bench/comparison"}, args...), " "))}
 	// Measurements before an error are worth having.
 	err = b.fill(ctx, &result, s)
@@ -144,7 +126,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 
 // fill measures everything.
 func (b *bench) fill(ctx context.Context, result *Result, s size) error {
-	for _, part := range []func(context.Context, *Result, size) error{b.measureVerbs, b.measureLists, b.measureWatches, b.measureReviews, b.measureGrowth, b.measureRelief} {
+	for _, part := range []func(context.Context, *Result, size) error{b.measureVerbs, b.measureLists, b.measureWatches, b.measureGrowth, b.measureRelief} {
 		if err := part(ctx, result, s); err != nil {
 			return err
 		}
@@ -159,29 +141,22 @@ func (b *bench) turns(round int) []*contender {
 }
 
 func (b *bench) measureVerbs(ctx context.Context, result *Result, s size) error {
+	if s.requests == 0 {
+		return nil
+	}
+	clients, err := newClients(b.user, many)
+	if err != nil {
+		return err
+	}
 	// The first round is slower, and is not measured: that is round -1.
 	for round := -1; round < s.rounds; round++ {
 		progress(fmt.Sprintf("Round %d of %d", round+1, s.rounds))
-		for _, identity := range b.identities {
-			for _, crowd := range []struct{ clients, requests int }{{many, s.requests}, {1, s.alone}} {
-				if crowd.requests == 0 {
-					continue
-				}
-				clients, err := newClients(identity.config, crowd.clients)
-				if err != nil {
-					return err
-				}
-				samples, err := b.takeTurns(ctx, round, clients, crowd.requests)
-				if err != nil {
-					return err
-				}
-				for i := range samples {
-					samples[i].Round, samples[i].Identity = round, identity.name
-				}
-				if round >= 0 {
-					result.Samples = append(result.Samples, samples...)
-				}
-			}
+		samples, err := b.takeTurns(ctx, round, clients, s.requests)
+		if err != nil {
+			return err
+		}
+		if round >= 0 {
+			result.Samples = append(result.Samples, samples...)
 		}
 	}
 	return nil
@@ -195,7 +170,7 @@ func (b *bench) takeTurns(ctx context.Context, round int, clients []client, requ
 			if err != nil {
 				return nil, fmt.Errorf("%s: %s: %w", c.name, verb.name, err)
 			}
-			sample.Verb = verb.name
+			sample.Round, sample.Verb = round, verb.name
 			samples = append(samples, sample)
 		}
 	}
@@ -225,20 +200,16 @@ func (b *bench) measureLists(ctx context.Context, result *Result, s size) error 
 	if s.objects == 0 {
 		return nil
 	}
-	identity := b.identities[0]
-	writers, err := newClients(identity.config, many)
+	writers, err := newClients(b.user, many)
 	if err != nil {
 		return err
 	}
-	clients, err := newClients(identity.config, readers)
+	clients, err := newClients(b.user, readers)
 	if err != nil {
 		return err
 	}
 	create := verbs[0]
 	for _, c := range b.contenders {
-		if c.name == nothing {
-			continue
-		}
 		progress(fmt.Sprintf("Creating %d objects of %s", s.objects, c.name))
 		if _, _, err := drive(ctx, b.at(c, writers), s.objects, create.do(c, "listed")); err != nil {
 			return err
@@ -249,14 +220,14 @@ func (b *bench) measureLists(ctx context.Context, result *Result, s size) error 
 		for _, list := range lists {
 			for _, c := range b.turns(round + 1) {
 				read := list.of(c)
-				if read == nil || c.name == nothing {
+				if read == nil {
 					continue
 				}
 				sample, err := b.measure(ctx, c, b.at(c, clients), listed, func(ctx context.Context, client client, _ int) error { return read(ctx, client) })
 				if err != nil {
 					return fmt.Errorf("%s: %s: %w", c.name, list.name, err)
 				}
-				sample.Round, sample.Verb, sample.Identity = round, list.name, identity.name
+				sample.Round, sample.Verb = round, list.name
 				if round >= 0 {
 					result.Samples = append(result.Samples, sample)
 				}
@@ -266,12 +237,8 @@ func (b *bench) measureLists(ctx context.Context, result *Result, s size) error 
 	return nil
 }
 
-func names(list string) []string {
-	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
-}
-
 func numbers(list string) (all []int, err error) {
-	for _, name := range names(list) {
+	for _, name := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' }) {
 		var n int
 		if _, err := fmt.Sscanf(name, "%d", &n); err != nil || n < 0 {
 			return nil, fmt.Errorf("%q is not a number of objects", name)

@@ -44,10 +44,10 @@ type Relief struct {
 // measureRelief starts the servers again without custom resources, and with as many as are asked
 // for, which are copies of one in etcd.
 func (b *bench) measureRelief(ctx context.Context, result *Result, s size) (err error) {
-	stay, moved := b.contender("crd"), b.contender("crd-apiserver")
-	if s.relief == 0 || stay == nil || moved == nil {
+	if s.relief == 0 {
 		return nil
 	}
+	stay, moved := b.contender(reference), b.contender("crd-apiserver")
 	clients, err := newClients(b.cp.RESTConfig(), 1)
 	if err != nil {
 		return err
@@ -109,9 +109,5 @@ func (b *bench) residentWith(ctx context.Context, server *controlplane.Component
 }
 
 func (b *bench) contender(name string) *contender {
-	i := slices.IndexFunc(b.contenders, func(c *contender) bool { return c.name == name })
-	if i < 0 {
-		return nil
-	}
-	return b.contenders[i]
+	return b.contenders[slices.IndexFunc(b.contenders, func(c *contender) bool { return c.name == name })]
 }

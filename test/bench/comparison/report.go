@@ -27,30 +27,25 @@ import (
 // reference is what the others are compared with.
 const reference = "crd"
 
-// cell is what is compared: the samples of all rounds and contenders for one verb.
-type cell struct {
-	verb, identity string
-	clients        int
-}
-
 // report prints medians of all rounds, and each contender's throughput as a multiple of that
 // of custom resources in the same round.
 func report(out io.Writer, result Result) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
-	cells, samples := group(result.Samples)
-	for _, cell := range cells {
-		theirs := referenceOf(cell, samples)
-		fmt.Fprintf(w, "\n%s, %s, %s\t\t\t\t\t\t\t\t\t\n", cell.verb, cell.identity, plural(cell.clients, "client"))
-		fmt.Fprint(w, "\tper second\tmin to max\t÷ "+reference+"\tmin ms\tp50 ms\tp99 ms\tkube-apiserver ms\tserver ms\tetcd ms\t\n")
-		for _, contender := range contendersIn(samples[cell]) {
-			mine := of(samples[cell], contender)
+	verbs, samples := group(result.Samples)
+	for _, verb := range verbs {
+		theirs := of(samples[verb], reference)
+		if len(theirs) == 0 { // They do not have it.
+			theirs = of(samples["list"], reference)
+		}
+		fmt.Fprintf(w, "\n%s, %d clients\t\t\t\t\t\t\t\n", verb, samples[verb][0].Clients)
+		fmt.Fprint(w, "\tper second\tmin to max\t÷ "+reference+"\tp50 ms\tkube-apiserver ms\tserver ms\tetcd ms\t\n")
+		for _, contender := range contendersIn(samples[verb]) {
+			mine := of(samples[verb], contender)
 			rates := values(mine, func(s Sample) float64 { return s.PerSecond })
-			fmt.Fprintf(w, "%s\t%.0f\t%.0f to %.0f\t%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", contender,
+			fmt.Fprintf(w, "%s\t%.0f\t%.0f to %.0f\t%s\t%.2f\t%.2f\t%.2f\t%.2f\t\n", contender,
 				median(rates), slices.Min(rates), slices.Max(rates),
 				ratio(mine, theirs, func(s Sample) float64 { return s.PerSecond }),
-				slices.Min(values(mine, func(s Sample) float64 { return s.Minimum })),
 				median(values(mine, func(s Sample) float64 { return s.Median })),
-				median(values(mine, func(s Sample) float64 { return s.P99 })),
 				median(values(mine, func(s Sample) float64 { return s.KubeAPIServer })),
 				median(values(mine, func(s Sample) float64 { return s.Server })),
 				median(values(mine, func(s Sample) float64 { return s.Etcd })))
@@ -63,16 +58,10 @@ func report(out io.Writer, result Result) error {
 				watch.KubeAPIServer, watch.Server, watch.KubeAPIServerMemory/1000, watch.ServerMemory/1000)
 		}
 	}
-	if len(result.Reviews) > 0 {
-		fmt.Fprint(w, "\nreviews\tidentity\tverb\trequests\tseconds\tSubjectAccessReviews\t\n")
-		for _, r := range result.Reviews {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.1f\t%d\t\n", r.Contender, r.Identity, r.Verb, r.Requests, r.Seconds, r.Reviews)
-		}
-	}
 	if len(result.Growth) > 0 {
-		fmt.Fprint(w, "\nstored pizzas\tservers\tsharded\tready s\tCPU s\tcached after s\tresident MB\tpeak MB\tcreate ms CPU\tdelete topping ms CPU\tlist adds MB\tlist s\t\n")
+		fmt.Fprint(w, "\nstored pizzas\tready s\tCPU s\tcached after s\tresident MB\tpeak MB\tcreate ms CPU\tdelete topping ms CPU\tlist adds MB\tlist s\t\n")
 		for _, g := range result.Growth {
-			fmt.Fprintf(w, "%d\t%d\t%t\t%.2f\t%.2f\t%.2f\t%d\t%d\t%.2f\t%.2f\t%d\t%.2f\t\n", g.Objects, g.Servers, g.Sharded, g.Ready, g.CPU, g.Cached, g.Resident/1e6, g.Peak/1e6, g.Create, g.DeleteTopping, g.List/1e6, g.ListSeconds)
+			fmt.Fprintf(w, "%d\t%.2f\t%.2f\t%.2f\t%d\t%d\t%.2f\t%.2f\t%d\t%.2f\t\n", g.Objects, g.Ready, g.CPU, g.Cached, g.Resident/1e6, g.Peak/1e6, g.Create, g.DeleteTopping, g.List/1e6, g.ListSeconds)
 		}
 	}
 	if len(result.Relief) > 0 {
@@ -84,31 +73,17 @@ func report(out io.Writer, result Result) error {
 	return w.Flush()
 }
 
-// referenceOf returns the samples of custom resources that a cell's are compared with. In what
-// they do not have, they are those with a webhook, or those of the plain list.
-func referenceOf(c cell, samples map[cell][]Sample) []Sample {
-	for _, candidate := range [][]Sample{
-		of(samples[c], reference), of(samples[c], "crd-webhook"), of(samples[cell{"list", c.identity, c.clients}], reference),
-	} {
-		if len(candidate) > 0 {
-			return candidate
-		}
-	}
-	return nil
-}
-
-// group sorts samples by what they are compared with, in the order of their first.
-func group(samples []Sample) ([]cell, map[cell][]Sample) {
-	var cells []cell
-	grouped := map[cell][]Sample{}
+// group sorts samples by verb, in the order of their first.
+func group(samples []Sample) ([]string, map[string][]Sample) {
+	var verbs []string
+	grouped := map[string][]Sample{}
 	for _, s := range samples {
-		of := cell{s.Verb, s.Identity, s.Clients}
-		if grouped[of] == nil {
-			cells = append(cells, of)
+		if grouped[s.Verb] == nil {
+			verbs = append(verbs, s.Verb)
 		}
-		grouped[of] = append(grouped[of], s)
+		grouped[s.Verb] = append(grouped[s.Verb], s)
 	}
-	return cells, grouped
+	return verbs, grouped
 }
 
 // contendersIn returns the contenders with samples, in the alphabetical order, but custom
@@ -176,22 +151,15 @@ func ratio(mine, theirs []Sample, value func(Sample) float64) string {
 	return fmt.Sprintf("%.2f", median(all))
 }
 
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // reportBuilds prints how much processor time each build takes for a request, and whether they
 // differ by more than the rounds do. They do if one of the two was better in every round.
 func reportBuilds(out io.Writer, samples []Sample) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "\n\tclients\tbase ms\thead ms\thead ÷ base\tmin to max\t\t\n")
 	server := func(s Sample) float64 { return s.Server }
-	cells, grouped := group(samples)
-	for _, cell := range cells {
-		base, head := of(grouped[cell], baseBuild), of(grouped[cell], headBuild)
+	verbs, grouped := group(samples)
+	for _, verb := range verbs {
+		base, head := of(grouped[verb], baseBuild), of(grouped[verb], headBuild)
 		all := ratios(head, base, server)
 		if len(all) == 0 {
 			continue
@@ -203,7 +171,7 @@ func reportBuilds(out io.Writer, samples []Sample) error {
 		case most < 1:
 			verdict = "head needs less"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%.3f\t%.3f\t%.2f\t%.2f to %.2f\t%s\t\n", cell.verb, cell.clients,
+		fmt.Fprintf(w, "%s\t%d\t%.3f\t%.3f\t%.2f\t%.2f to %.2f\t%s\t\n", verb, grouped[verb][0].Clients,
 			median(values(base, server)), median(values(head, server)), median(all), slices.Min(all), slices.Max(all), verdict)
 	}
 	return w.Flush()

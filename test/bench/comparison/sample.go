@@ -24,21 +24,17 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
-// Sample is one measurement: in one round, one contender did one thing for some clients of
-// one identity.
+// Sample is one measurement: in one round, one contender did one thing for some clients.
 type Sample struct {
 	Round     int    `json:"round"`
 	Contender string `json:"contender"`
 	Verb      string `json:"verb"`
-	Identity  string `json:"identity"`
 	Clients   int    `json:"clients"`
 	Requests  int    `json:"requests"`
 	// PerSecond is how many requests were answered in a second.
 	PerSecond float64 `json:"perSecond"`
-	// Minimum, Median and P99 are latencies in milliseconds.
-	Minimum float64 `json:"minimum"`
-	Median  float64 `json:"median"`
-	P99     float64 `json:"p99"`
+	// Median is the latency in milliseconds.
+	Median float64 `json:"median"`
 	// KubeAPIServer, Server and Etcd are the milliseconds of processor time for a request
 	// in each process.
 	KubeAPIServer float64 `json:"kubeAPIServer"`
@@ -65,7 +61,7 @@ func (b *bench) cpu(c *contender) (used cpu, err error) {
 }
 
 // measure has clients do something, and says what it took. The caller fills in the fields
-// that name it: Round, Verb and Identity.
+// that name it: Round and Verb.
 func (b *bench) measure(ctx context.Context, c *contender, clients []client, requests int, do task) (Sample, error) {
 	before, err := b.cpu(c)
 	if err != nil {
@@ -83,9 +79,7 @@ func (b *bench) measure(ctx context.Context, c *contender, clients []client, req
 	return Sample{
 		Contender: c.name, Clients: len(clients), Requests: requests,
 		PerSecond:     float64(requests) / took.Seconds(),
-		Minimum:       milliseconds(durations[0]),
 		Median:        milliseconds(durations[len(durations)/2]),
-		P99:           milliseconds(durations[(len(durations)*99+99)/100-1]),
 		KubeAPIServer: each(after.kubeAPIServer - before.kubeAPIServer),
 		Server:        each(after.server - before.server),
 		Etcd:          each(after.etcd - before.etcd),

@@ -62,9 +62,8 @@ func (b *bench) measureWatches(ctx context.Context, result *Result, s size) erro
 		return nil
 	}
 	for _, c := range b.contenders {
-		// Others are watched as custom resources are, or not by a server.
-		if c.name != "crd" && c.name != "pizzas" && c.name != "sample-apiserver" {
-			continue
+		if c.server != nil && c.server != b.cp.APIServer {
+			continue // It is watched as custom resources are.
 		}
 		progress(fmt.Sprintf("Watching %s %d times", c.name, s.watches))
 		watch, err := b.watch(ctx, c, s.watches)
@@ -79,7 +78,7 @@ func (b *bench) measureWatches(ctx context.Context, result *Result, s size) erro
 func (b *bench) watch(ctx context.Context, c *contender, number int) (Watch, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	config := b.identities[0].config
+	config := b.user
 	writer, err := newClients(config, 1)
 	if err != nil {
 		return Watch{}, err

@@ -23,13 +23,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	restaurantv1ac "restaurant.programming-kubernetes.info/apiserver/pkg/generated/applyconfiguration/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
@@ -82,31 +79,13 @@ func owners(t *testing.T, object metav1.Object) map[string][]string {
 	return all
 }
 
-// A field that its last owner no longer applies is removed, or has its default again.
-func TestApplyRemoves(t *testing.T) {
-	framework.AlsoRemote(t)
-	t.Parallel()
-	for _, version := range framework.Versions() {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			s := newSubject(t, "Pizza", version)
-			both := framework.Toppings(version, "mozzarella", "tomato")
-			one := framework.Toppings(version, "mozzarella")
-			s.mustApply(t, "alice", map[string]any{"toppings": both, "replicas": int64(3)})
-			s.mustApply(t, "bob", map[string]any{"replicas": int64(3)})
-
-			kept := s.mustApply(t, "alice", map[string]any{"toppings": one})
-			require.Equal(t, map[string]any{"toppings": one, "replicas": int64(3)}, kept.Object["spec"])
-			removed := s.mustApply(t, "bob", map[string]any{})
-			require.Equal(t, map[string]any{"toppings": one, "replicas": int64(1)}, removed.Object["spec"])
-			require.Equal(t, []string{".spec"}, owners(t, removed)["bob Apply "+version])
-		})
-	}
+// portion is a topping of a pizza in v1beta1 and v1.
+func portion(name string, quantity int64) any {
+	return map[string]any{"name": name, "quantity": quantity}
 }
 
 // Two managers that apply different toppings each keep their own.
 func TestApplyMergesToppings(t *testing.T) {
-	framework.AlsoRemote(t)
 	t.Parallel()
 	for _, version := range []string{"v1beta1", "v1"} {
 		t.Run(version, func(t *testing.T) {
@@ -142,7 +121,6 @@ func TestApplyMergesToppings(t *testing.T) {
 // A manifest that moves to another version and has less by then loses nothing, as documented, until the object is
 // replaced. Its conversion gives fields another shape, so that the owner of the old ones is nobody in the new version.
 func TestApplyOfAnotherVersion(t *testing.T) {
-	framework.AlsoRemote(t)
 	t.Parallel()
 	v1 := newSubject(t, "Pizza", "v1")
 	v1.in("v1alpha1").mustApply(t, "alice", map[string]any{"toppings": []any{"mozzarella", "tomato"}, "replicas": int64(3)})
@@ -155,50 +133,4 @@ func TestApplyOfAnotherVersion(t *testing.T) {
 	replaced, err := v1.Client().Update(t.Context(), kept, metav1.UpdateOptions{FieldManager: "alice"})
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"toppings": less, "replicas": int64(1)}, replaced.Object["spec"])
-}
-
-// In v1alpha1 the toppings are one value; in v1 each has owners of its own.
-func TestApplyToppingsAcrossVersions(t *testing.T) {
-	framework.AlsoRemote(t)
-	t.Parallel()
-	v1 := newSubject(t, "Pizza", "v1")
-	v1alpha1 := v1.in("v1alpha1")
-	v1.mustApply(t, "alice", map[string]any{"toppings": []any{portion("mozzarella", 2)}})
-
-	names := []any{"mozzarella", "mozzarella", "tomato"}
-	same := v1alpha1.mustApply(t, "bob", map[string]any{"toppings": names})
-	require.Equal(t, names, same.Object["spec"].(map[string]any)["toppings"])
-
-	_, err := v1alpha1.apply(t, by("bob"), "spec", map[string]any{"toppings": []any{"mozzarella", "tomato"}})
-	requireFieldConflict(t, err, `.spec.toppings[name="mozzarella"].quantity`, `"alice"`)
-
-	_, err = v1.apply(t, by("alice"), "spec", map[string]any{"toppings": []any{portion("mozzarella", 2), portion("basil", 1)}})
-	requireFieldConflict(t, err, ".spec.toppings", `"bob"`)
-}
-
-// The fields of a manager can be read back, changed and applied.
-func TestApplyConfigurations(t *testing.T) {
-	framework.AlsoRemote(t)
-	t.Parallel()
-	ns := framework.Namespace(t, cp)
-	pizzas := framework.Restaurant(cp).RestaurantV1().Pizzas(ns)
-	applied, err := pizzas.Apply(t.Context(), restaurantv1ac.Pizza("v1", ns).WithSpec(restaurantv1ac.PizzaSpec().
-		WithToppings(restaurantv1ac.PizzaTopping().WithName("tomato"))), by("alice"))
-	require.NoError(t, err)
-	_, err = pizzas.Patch(t.Context(), "v1", types.MergePatchType, []byte(`{"spec":{"replicas":4}}`), metav1.PatchOptions{FieldManager: "bob"})
-	require.NoError(t, err)
-	mine, err := restaurantv1ac.ExtractPizza(applied, "alice")
-	require.NoError(t, err)
-	require.Equal(t, restaurantv1ac.PizzaSpec().WithToppings(restaurantv1ac.PizzaTopping().WithName("tomato")), mine.Spec)
-	mine.Spec.Toppings[0].WithQuantity(2)
-	applied, err = pizzas.Apply(t.Context(), mine, by("alice"))
-	require.NoError(t, err)
-	require.EqualValues(t, 2, *applied.Spec.Toppings[0].Quantity)
-	require.EqualValues(t, 4, *applied.Spec.Replicas)
-
-	status, err := pizzas.ApplyStatus(t.Context(), restaurantv1ac.Pizza("v1", ns).WithStatus(restaurantv1ac.PizzaStatus().
-		WithReplicas(3).WithCost(resource.MustParse("1.5"))), by("baker"))
-	require.NoError(t, err)
-	require.EqualValues(t, 3, status.Status.Replicas)
-	require.Equal(t, "1500m", status.Status.Cost.String())
 }

@@ -18,7 +18,6 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,7 +34,6 @@ import (
 
 // The typed clients speak protobuf.
 func TestTypedClients(t *testing.T) {
-	framework.AlsoRemote(t)
 	t.Parallel()
 	ns, client := framework.Namespace(t, cp), framework.Restaurant(cp)
 	metadata := metav1.ObjectMeta{Name: "a"}
@@ -123,27 +121,6 @@ func requireGone[O, L any](t *testing.T, client typedClient[O, L], name string) 
 	framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
 }
 
-// Which fields have defaults is tested in pkg/apis/restaurant/install. Here they are in what is stored.
-func TestDefaults(t *testing.T) {
-	t.Parallel()
-	for _, version := range framework.Versions() {
-		pizza := newSubject(t, "Pizza", version)
-		tomato, standard := framework.Toppings(version, "tomato"), framework.Toppings(version, "mozzarella", "tomato", "salami")
-		for name, test := range map[string]struct{ spec, want map[string]any }{
-			"missing":        {map[string]any{"toppings": tomato}, map[string]any{"toppings": tomato, "replicas": int64(1)}},
-			"null":           {map[string]any{"toppings": tomato, "replicas": nil}, map[string]any{"toppings": tomato, "replicas": int64(1)}},
-			"zero":           {map[string]any{"toppings": tomato, "replicas": int64(0)}, map[string]any{"toppings": tomato, "replicas": int64(0)}},
-			"no-spec":        {nil, map[string]any{"toppings": standard, "replicas": int64(1)}},
-			"no-toppings":    {map[string]any{"toppings": nil}, map[string]any{"toppings": standard, "replicas": int64(1)}},
-			"empty-toppings": {map[string]any{"toppings": []any{}}, map[string]any{"toppings": standard, "replicas": int64(1)}},
-		} {
-			created, err := pizza.Client().Create(t.Context(), pizza.With(name, test.spec), metav1.CreateOptions{})
-			require.NoError(t, err)
-			require.Equal(t, test.want, created.Object["spec"], "%s in %s", name, version)
-		}
-	}
-}
-
 // newStatus is a valid status with all fields.
 func newStatus(observedGeneration int64) map[string]any {
 	return map[string]any{
@@ -156,51 +133,4 @@ func newStatus(observedGeneration int64) map[string]any {
 			"lastTransitionTime": "2026-11-20T12:00:00Z", "observedGeneration": observedGeneration,
 		}},
 	}
-}
-
-func TestDeprecationWarnings(t *testing.T) {
-	forEachSubject(t, func(t *testing.T, s subject) {
-		var warning []string
-		if s.Version == "v1alpha1" {
-			warning = []string{fmt.Sprintf("%s %s is deprecated in v0.37+; use %s %s", s.GroupVersion(), s.Kind, s.in("v1").GroupVersion(), s.Kind)}
-		}
-		config, recorder := cp.RESTConfig(), &warnings{}
-		config.WarningHandler = recorder
-		client, name := s.ClientFor(config), s.Name("a")
-		for _, request := range []struct {
-			verb string
-			send func() error
-		}{
-			{"create", func() error { _, err := client.Create(t.Context(), s.New("a"), metav1.CreateOptions{}); return err }},
-			{"list", func() error { _, err := client.List(t.Context(), s.All()); return err }},
-			{"watch", func() error {
-				watcher, err := client.Watch(t.Context(), s.All())
-				if err == nil {
-					watcher.Stop()
-				}
-				return err
-			}},
-			{"patch", func() error {
-				_, err := client.Patch(t.Context(), name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
-				return err
-			}},
-			{"delete", func() error { return client.Delete(t.Context(), name, metav1.DeleteOptions{}) }},
-			{"deletecollection", func() error { return client.DeleteCollection(t.Context(), metav1.DeleteOptions{}, s.All()) }},
-		} {
-			require.NoError(t, request.send(), request.verb)
-			require.Equal(t, warning, recorder.take(), request.verb)
-		}
-	})
-}
-
-// warnings is a rest.WarningHandler.
-type warnings struct{ texts []string }
-
-func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.texts = append(w.texts, text) }
-
-// take returns the warnings since the last call.
-func (w *warnings) take() []string {
-	texts := w.texts
-	w.texts = nil
-	return texts
 }

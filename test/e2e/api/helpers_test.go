@@ -18,7 +18,6 @@ package api
 
 import (
 	"context"
-	"path"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,19 +29,6 @@ import (
 
 // A subject is what a test that holds for all kinds and versions is about.
 type subject struct{ framework.Objects }
-
-// forEachSubject runs a test for every kind in every version, side by side.
-func forEachSubject(t *testing.T, test func(*testing.T, subject)) {
-	t.Helper()
-	for _, kind := range []string{"Pizza", "Topping"} {
-		for _, version := range framework.Versions() {
-			t.Run(path.Join(kind, version), func(t *testing.T) {
-				t.Parallel()
-				test(t, newSubject(t, kind, version))
-			})
-		}
-	}
-}
 
 // newSubject makes the namespace that the kind's objects need, or sees to it that none
 // remain of a kind that is in no namespace.

@@ -31,9 +31,8 @@ import (
 )
 
 // cp is the control plane that all tests share. With E2E_BASTION=true only SSH reaches it,
-// see package bastion. Then only the tests that framework.AlsoRemote marks run. These cover
-// what users do with kubectl and clients in Go. The others are about the server itself, or
-// talk to it without the clients that know the way.
+// see package bastion. "make test-remote" then runs the tests of what users do with kubectl and clients
+// in Go. The others are about the server itself, or talk to it without the clients that know the way.
 //
 // None may stop or break any of its components. A test that has to starts a control
 // plane of its own with controlplane.ForTest.
@@ -52,11 +51,7 @@ func TestMain(m *testing.M) {
 	}
 	var config controlplane.Config
 	preparations := []controlplane.Preparation{fixture.Toppings("mozzarella", "tomato", "salami", "basil"), framework.LookServed}
-	if framework.Remote() {
-		if err := framework.SelectRemote(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+	if os.Getenv("E2E_BASTION") == "true" {
 		network, err := bastion.New()
 		if bastion.Unable(err) {
 			fmt.Println("Skipped:", err)

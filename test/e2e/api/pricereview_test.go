@@ -25,7 +25,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
@@ -47,7 +46,6 @@ func priced(t *testing.T, suffix, cost string) string {
 }
 
 func TestPriceReview(t *testing.T) {
-	framework.AlsoRemote(t)
 	t.Parallel()
 	// Each is asked for at once, when no cache may know it yet.
 	cheap, dear := priced(t, "cheap", "0.50"), priced(t, "dear", "12")
@@ -87,6 +85,9 @@ func TestPriceReview(t *testing.T) {
 			}
 		})
 	}
+	_, err := framework.Restaurant(cp).RestaurantV1().PriceReviews().Create(t.Context(), review(restaurantv1.PizzaTopping{Name: dear, Quantity: ptr.To[int32](11)}), metav1.CreateOptions{})
+	status := framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
+	require.Equal(t, "spec.toppings[0].quantity", status.Details.Causes[0].Field)
 	answer, err := etcdOf(t, cp.APIServer).Get(t.Context(), "/registry/restaurant.programming-kubernetes.info/pricereviews")
 	require.NoError(t, err)
 	require.Empty(t, answer.Kvs)
@@ -100,29 +101,4 @@ func TestPriceReviewByKubectl(t *testing.T) {
 	for _, args := range []string{"get pricereviews", "delete --all pricereviews"} {
 		require.Contains(t, k.run(t, "", strings.Fields(args)...).stderr, "the server does not allow this method on the requested resource")
 	}
-}
-
-// Package conformance sends reviews, too, the requests that no resource takes.
-func TestBadPriceReviews(t *testing.T) {
-	const reviews = "{root}/pricereviews"
-	of := func(toppings string) badRequest { return createAt(reviews, `{"spec":{"toppings":`+toppings+`}}`) }
-	requests := map[string]badRequest{
-		"no toppings":           of("[]").gets(422, "spec.toppings: Required value"),
-		"too many":              of(listOf(restaurant.MaxToppings+1, `{"name":"t%d"}`)).gets(422, "spec.toppings: Too many: 65: must have at most 64 items"),
-		"twice the same":        of(`[{"name":"a"},{"name":"a"}]`).gets(422, `spec.toppings[1]: Duplicate value: {"name":"a","quantity":1}`),
-		"no name":               of(`[{}]`).gets(422, "spec.toppings[0].name: Required value"),
-		"a quantity of 11":      of(`[{"name":"a","quantity":11}]`).gets(422, "spec.toppings[0].quantity: Invalid value: 11: …"),
-		"a huge quantity":       of(`[{"name":"a","quantity":1e999999999}]`).gets(400),
-		"names only":            of(`["tomato"]`).gets(400),
-		"unknown field":         createAt(reviews+"?fieldValidation=Strict", `{"spec":{"count":1,"toppings":[]}}`).gets(400),
-		"a name":                createAt(reviews, `{"metadata":{"name":"A"},"spec":{"toppings":[{"name":"a"}]}}`).gets(422, `metadata.name: Invalid value: "A": …`),
-		"a resourceVersion":     createAt(reviews, `{"metadata":{"resourceVersion":"1"},"spec":{"toppings":[{"name":"a"}]}}`).gets(422, `metadata.resourceVersion: Invalid value: "1": must not be set on objects to be created`),
-		"protobuf":              createAt(reviews, envelope("PriceReview", "")).as("application/vnd.kubernetes.protobuf").gets(422, "spec.toppings: Required value"),
-		"get":                   get(reviews + "/a").gets(404),
-		"create in a namespace": createAt("{root}/namespaces/{namespace}/pricereviews", "{}").gets(404),
-	}
-	for name, request := range requests {
-		requests[name] = request.except("v1beta1", "v1alpha1")
-	}
-	requireRefused(t, requests)
 }

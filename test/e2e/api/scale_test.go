@@ -24,7 +24,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	autoscalingv1ac "k8s.io/client-go/applyconfigurations/autoscaling/v1"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
@@ -35,7 +34,6 @@ import (
 
 // The client of autoscalers works on the Scale of any kind that has one. It speaks JSON, and writes in the preferred version.
 func TestScale(t *testing.T) {
-	framework.AlsoRemote(t)
 	t.Parallel()
 	discovery := framework.Kube(cp).Discovery()
 	client, err := scale.NewForConfig(framework.Config(cp), restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),
@@ -93,34 +91,6 @@ func TestScale(t *testing.T) {
 			require.Equal(t, s.Details(s.Name("missing")), framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound).Details)
 		})
 	}
-}
-
-// The generated client speaks protobuf. A scaler owns the number, here and in the pizza, so that another manager
-// has a conflict. A check of conformance can't apply a Scale, which custom resources do not take.
-func TestTypedScale(t *testing.T) {
-	t.Parallel()
-	s := newSubject(t, "Pizza", "v1")
-	scaler, name := framework.Restaurant(cp).RestaurantV1().Pizzas(s.Namespace), s.Name("a")
-	_, err := s.Client().Apply(t.Context(), name, s.New("a"), by("alice"))
-	require.NoError(t, err)
-	read, err := scaler.GetScale(t.Context(), name, metav1.GetOptions{})
-	require.NoError(t, err)
-	read.Spec.Replicas = 2
-	_, err = scaler.UpdateScale(t.Context(), name, read, metav1.UpdateOptions{FieldManager: "scaler"})
-	require.NoError(t, err)
-	_, err = s.apply(t, by("alice"), "spec", s.New("a").Object["spec"].(map[string]any))
-	requireFieldConflict(t, err, ".spec.replicas", `"scaler" with subresource "scale" using `+s.GroupVersion().String())
-	seven := autoscalingv1ac.Scale().WithName(name).WithSpec(autoscalingv1ac.ScaleSpec().WithReplicas(7))
-	_, err = scaler.ApplyScale(t.Context(), name, seven, by("autoscaler"))
-	requireFieldConflict(t, err, ".spec.replicas", `"scaler" with subresource "scale" using autoscaling/v1`)
-
-	applied, err := scaler.ApplyScale(t.Context(), name, seven, metav1.ApplyOptions{FieldManager: "autoscaler", Force: true})
-	require.NoError(t, err)
-	require.EqualValues(t, 7, applied.Spec.Replicas)
-	object, err := s.Client().Get(t.Context(), name, metav1.GetOptions{})
-	require.NoError(t, err)
-	require.Equal(t, []string{".spec.replicas"}, owners(t, object)["autoscaler Apply v1 scale"])
-	require.NotContains(t, owners(t, object), "scaler Update v1 scale")
 }
 
 // A scaler of one version is known in the others.

@@ -82,14 +82,7 @@ type fault struct {
 // TestFaults has all faults in a cluster at the same time, each with a server of its own. It pastes
 // all commands that are found. Afterwards, nothing is worse, and what is to be cured is cured.
 func TestFaults(t *testing.T) {
-	all, consequences := faults(t), []wanted{
-		{"failure", "consequences", `^the namespace doomed can't be deleted \(DiscoveryFailed: .{100}…\)$`, `kubectl get namespace doomed --output=yaml`},
-		{"failure", "consequences", `^the HorizontalPodAutoscaler \S+ gets no metrics \(`, `kubectl describe hpa \S+ --namespace=\S+`},
-	}
-	if !testing.Short() { // metrics-server has them.
-		delete(all, "metrics that nobody has")
-		consequences = nil
-	}
+	all := faults(t)
 	scenes := map[string]*scene{}
 	var group errgroup.Group
 	group.SetLimit(8)
@@ -102,16 +95,12 @@ func TestFaults(t *testing.T) {
 	require.NoError(t, group.Wait())
 
 	var found map[string][]finding
-	var global []finding
 	eventually(t, func() (problems []string) {
-		found, global = examineScenes(t, scenes)
+		found = examineScenes(t, scenes)
 		for name, fault := range all {
 			if problem := compare(fault.want, found[name]); problem != "" {
 				problems = append(problems, name+": "+problem)
 			}
-		}
-		if problem := compare(consequences, global); problem != "" {
-			problems = append(problems, "of all servers: "+problem)
 		}
 		return problems
 	})
@@ -131,7 +120,7 @@ func TestFaults(t *testing.T) {
 	}
 	require.NoError(t, group.Wait())
 	eventually(t, func() (problems []string) {
-		now, _ := examineScenes(t, scenes)
+		now := examineScenes(t, scenes)
 		for name, fault := range all {
 			if fault.cured && len(now[name]) > 0 {
 				problems = append(problems, fmt.Sprintf("%s is not cured: %v", name, now[name]))
@@ -159,26 +148,20 @@ func eventually(t *testing.T, try func() []string) {
 	})
 }
 
-// examineScenes returns the findings by scene, and those of no server.
-func examineScenes(t *testing.T, scenes map[string]*scene) (found map[string][]finding, global []finding) {
+// examineScenes returns the findings by scene.
+func examineScenes(t *testing.T, scenes map[string]*scene) map[string][]finding {
 	t.Helper()
 	results, err := examine()
 	require.NoError(t, err)
-	found = map[string][]finding{}
+	found := map[string][]finding{}
 	for _, result := range results {
-		of := ""
 		for name, scene := range scenes {
 			if namespace, _, _ := strings.Cut(strings.TrimPrefix(result.Server, "Service "), "/"); strings.TrimSuffix(namespace, "-gone") == scene.name {
-				of = name
+				found[name] = append(found[name], result)
 			}
 		}
-		if of == "" {
-			global = append(global, result)
-		} else {
-			found[of] = append(found[of], result)
-		}
 	}
-	return found, global
+	return found
 }
 
 // compare returns what differs between what is wanted and what was found.

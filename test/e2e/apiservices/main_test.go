@@ -14,8 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package apiservices tests what "kubectl apiservices" finds in a cluster with servers of a few lines,
-// each with a fault, and three that are healthy: this one, k8s.io/sample-apiserver and metrics-server.
+// Package apiservices tests what "kubectl apiservices" finds in a cluster with servers of a few lines, each with a fault.
 //
 // Each has a Service, a Deployment, and a pod that nobody runs. The Service's cluster IP is a
 // loopback address, where the test listens in place of kube-proxy.
@@ -23,16 +22,14 @@ package apiservices
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
@@ -40,7 +37,6 @@ import (
 var cp *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
-	flag.Parse()
 	claim, err := claimNetwork()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -48,21 +44,14 @@ func TestMain(m *testing.M) {
 	}
 	defer claim.Close()
 	controlplane.Main(m, &cp, controlplane.Config{
-		KubeAPIServer: controlplane.ComponentConfig{Flags: []string{"--service-cluster-ip-range=" + network + ".0.0/16"}},
-		ControllerManager: controlplane.ComponentConfig{Flags: []string{
-			"--controllers=endpointslice-controller,namespace-controller,horizontal-pod-autoscaler-controller", "--horizontal-pod-autoscaler-sync-period=1s", "--cluster-cidr=192.0.2.0/24",
-		}},
-		APIServer: controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}},
-	}, start)
-}
-
-// server is one of those that are examined.
-type server struct {
-	namespace, name, account, group string
-	versions                        []string
-	// number is the end of the addresses of the server's Service and pod.
-	number    int
-	component *controlplane.Component
+		KubeAPIServer:     controlplane.ComponentConfig{Flags: []string{"--service-cluster-ip-range=" + network + ".0.0/16"}},
+		ControllerManager: controlplane.ComponentConfig{Flags: []string{"--controllers=endpointslice-controller,namespace-controller", "--cluster-cidr=192.0.2.0/24"}},
+		APIServer:         controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}},
+	}, func(ctx context.Context, cp *controlplane.ControlPlane) error {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: corev1.NodeSpec{PodCIDR: "192.0.2.0/24"}}
+		_, err := kubernetes.NewForConfigOrDie(cp.RESTConfig()).CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+		return err
+	})
 }
 
 // Service ports are the same for all.
@@ -80,117 +69,4 @@ func claimNetwork() (claim net.Listener, err error) {
 		}
 	}
 	return nil, err
-}
-
-var (
-	ours    = &server{namespace: "restaurant-system", name: "apiserver", account: "apiserver", group: "restaurant.programming-kubernetes.info", versions: []string{"v1", "v1beta1", "v1alpha1"}, number: 11}
-	sample  = &server{namespace: "wardle", name: "api", account: "apiserver", group: "wardle.example.com", versions: []string{"v1beta1", "v1alpha1"}, number: 12}
-	metrics = &server{namespace: "kube-system", name: "metrics-server", account: "metrics-server", group: "metrics.k8s.io", versions: []string{"v1beta1"}, number: 13}
-)
-
-// servers are those that run: of others, only the long tests.
-func servers() []*server {
-	if testing.Short() {
-		return []*server{ours}
-	}
-	return []*server{ours, sample, metrics}
-}
-
-func (s *server) clusterIP() string { return fmt.Sprintf("%s.0.%d", network, s.number) }
-
-func (s *server) podIP() string { return fmt.Sprintf("192.0.2.%d", s.number) }
-
-// apiService is the name of the first APIService.
-func (s *server) apiService() string { return s.versions[0] + "." + s.group }
-
-func (s *server) host() string { return s.name + "." + s.namespace + ".svc" }
-
-// start starts the servers and registers them.
-func start(ctx context.Context, cp *controlplane.ControlPlane) error {
-	if err := cp.Install(ctx); err != nil {
-		return err
-	}
-	ours.component = cp.APIServer
-	if !testing.Short() {
-		if err := newOthers(cp); err != nil {
-			return err
-		}
-	}
-	for _, server := range servers() {
-		manifest := filepath.Join(cp.KubeAPIServer.Dir(), server.name+".yaml")
-		if err := os.WriteFile(manifest, []byte(server.manifests(cp.PKI.ServingCA.CertPEM())), 0o600); err != nil {
-			return err
-		}
-		if err := cp.Apply(ctx, manifest); err != nil {
-			return err
-		}
-		if err := server.component.Launch(); err != nil {
-			return err
-		}
-		if err := errors.Join(server.relay(), server.report(ctx)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// relay passes connections to the Service's address on to the server, as kube-proxy does.
-func (s *server) relay() error {
-	listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", s.clusterIP(), port))
-	if err != nil {
-		return err
-	}
-	pass := func(to, from net.Conn) {
-		_, _ = io.Copy(to, from)
-		_ = to.Close()
-	}
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.component.Port()))
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			go pass(client, server)
-			go pass(server, client)
-		}
-	}()
-	return nil
-}
-
-// newOthers prepares the servers that other people wrote. "make test-apiservices" builds them.
-func newOthers(cp *controlplane.ControlPlane) (err error) {
-	for _, server := range []*server{sample, metrics} {
-		kubeconfig, err := cp.KubeconfigFor("system:serviceaccount:"+server.namespace+":"+server.account, "system:serviceaccounts", "system:serviceaccounts:"+server.namespace)
-		if err != nil {
-			return err
-		}
-		config := controlplane.ComponentConfig{
-			Binary: filepath.Join(os.Getenv(controlplane.BinDirVariable), map[string]string{"api": "sample-apiserver", "metrics-server": "metrics-server"}[server.name]),
-			Flags:  []string{"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig},
-		}
-		if server == metrics {
-			config.Flags = append(config.Flags, "--kubelet-insecure-tls")
-			server.component, err = cp.NewWebhook("metrics-server", controlplane.WebhookConfig{
-				ComponentConfig: config,
-				Service:         types.NamespacedName{Namespace: server.namespace, Name: server.name}, Account: types.NamespacedName{Namespace: server.namespace, Name: server.account},
-			})
-		} else {
-			issued, issue := cp.PKI.ServingCA.Issue(controlplane.Certificate{Hosts: []string{server.host(), "127.0.0.1"}})
-			cert, key := filepath.Join(cp.KubeAPIServer.Dir(), "sample.crt"), filepath.Join(cp.KubeAPIServer.Dir(), "sample.key")
-			if err := errors.Join(issue, os.WriteFile(cert, issued.Cert, 0o600), os.WriteFile(key, issued.Key, 0o600)); err != nil {
-				return err
-			}
-			config.Flags = append(config.Flags, "--tls-cert-file="+cert, "--tls-private-key-file="+key)
-			server.component, err = cp.NewAPIServer("sample-apiserver", controlplane.ServerConfig{ComponentConfig: config, Etcd: "etcd", Kubeconfig: kubeconfig})
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -33,7 +32,6 @@ import (
 
 	command "restaurant.programming-kubernetes.info/apiserver/pkg/cmd/doctor"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
-	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // No credentials of the caller reach a server: all that a server sees comes from kube-apiserver's front proxy.
@@ -88,18 +86,31 @@ func TestCredentials(t *testing.T) {
 }
 
 func TestPlugin(t *testing.T) {
-	for name, test := range map[string]struct {
+	server := newScene(201)
+	require.NoError(t, server.create(t))
+	name := server.apiServices[0].Name
+	t.Cleanup(func() {
+		_, _ = shell(t, "kubectl delete --wait=false apiservice/"+name+" namespace/"+server.name)
+	})
+	controlplane.Eventually(t, func() error {
+		found, err := examine(name)
+		if len(found) > 0 {
+			err = fmt.Errorf("found %v", found)
+		}
+		return err
+	})
+	for title, test := range map[string]struct {
 		args      []string
 		out, fail string
 	}{
-		"names":                 {[]string{"v1." + ours.group}, "\nService restaurant-system/apiserver: v1." + ours.group + "\n", ""},
+		"names":                 {[]string{name}, "\nService " + server.name + "/server: " + name + "\n", ""},
 		"an APIService of none": {[]string{"v1.nothing.example.com"}, "", `there is no APIService v1.nothing.example.com: "kubectl get apiservices" lists those that there are`},
 		"one of kube-apiserver": {[]string{"v1.apps"}, "", "the APIService v1.apps leads to no server, since kube-apiserver serves it itself"},
 		"a format that is none": {[]string{"--output=yaml"}, "", `--output must be "json" or left out, not "yaml"`},
 		"a negative pause":      {[]string{"--watch=-1s"}, "", "--watch must be longer than nothing, for instance 5m"},
-		"completion":            {[]string{"__complete", "v1."}, "v1." + ours.group + "\trestaurant-system/apiserver\n", ""},
+		"completion":            {[]string{"__complete", "v1.f"}, name + "\t" + server.name + "/server\n", ""},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(title, func(t *testing.T) {
 			t.Setenv("KUBECONFIG", cp.Kubeconfig())
 			plugin := command.NewPlugin()
 			var out bytes.Buffer
@@ -115,82 +126,4 @@ func TestPlugin(t *testing.T) {
 			require.Contains(t, out.String(), test.out)
 		})
 	}
-}
-
-// What other people wrote is healthy.
-func TestHealthyServers(t *testing.T) {
-	var names []string
-	for _, server := range servers() {
-		for _, version := range server.versions {
-			names = append(names, version+"."+server.group)
-		}
-	}
-	controlplane.Eventually(t, func() error {
-		found, err := examine(names...)
-		if len(found) > 0 {
-			err = fmt.Errorf("found %v", found)
-		}
-		return err
-	})
-}
-
-// With --enable-aggregator-routing, kube-apiserver looks for endpoints, which a Service of that type does not have. The
-// cluster of the other tests runs without.
-func TestExternalName(t *testing.T) {
-	routed := controlplane.ForTest(t, controlplane.Config{
-		KubeAPIServer:     controlplane.ComponentConfig{Flags: []string{"--enable-aggregator-routing=true"}},
-		ControllerManager: controlplane.ComponentConfig{Off: true},
-		APIServer:         controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}},
-	})
-	apply := routed.Kubectl(t.Context(), "apply", "--filename=-")
-	apply.Stdin = strings.NewReader(`
-apiVersion: v1
-kind: Service
-metadata: {name: outside, namespace: default}
-spec: {type: ExternalName, externalName: api.example.com}
----
-apiVersion: apiregistration.k8s.io/v1
-kind: APIService
-metadata: {name: v1.outside.example.com}
-spec:
-  group: outside.example.com
-  version: v1
-  groupPriorityMinimum: 1000
-  versionPriority: 10
-  service: {namespace: default, name: outside}
-  insecureSkipTLSVerify: true
-`)
-	output, err := apply.CombinedOutput()
-	require.NoError(t, err, "%s", output)
-	controlplane.Eventually(t, func() error {
-		found, err := examine("--kubeconfig="+routed.Kubeconfig(), "v1.outside.example.com")
-		if err != nil {
-			return err
-		}
-		for _, finding := range found {
-			if finding.Status == "failure" && strings.Contains(finding.Cause, "ExternalName") && strings.Contains(finding.Fix, "--enable-aggregator-routing") {
-				return nil
-			}
-		}
-		return fmt.Errorf("found %v", found)
-	})
-}
-
-// kubectl finds the plugin, and what completes its arguments, by their names.
-func TestKubectlFindsThePlugin(t *testing.T) {
-	framework.Long(t, "TestPlugin runs the command without building a program")
-	dir := t.TempDir()
-	built, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "../../../cmd/kubectl-apiservices").CombinedOutput()
-	require.NoError(t, err, "%s", built)
-	require.NoError(t, os.Symlink("kubectl-apiservices", filepath.Join(dir, "kubectl_complete-apiservices")))
-	run := func(args ...string) string {
-		kubectl := cp.Kubectl(t.Context(), args...)
-		kubectl.Env = append(kubectl.Env, "PATH="+dir+":"+os.Getenv("PATH"))
-		output, err := kubectl.Output()
-		require.NoError(t, err, "%s", output)
-		return string(output)
-	}
-	controlplane.Eventually(t, func() error { _, err := examine(ours.apiService()); return err })
-	require.Contains(t, run("apiservices", ours.apiService()), "ok  ")
-	require.Equal(t, ours.apiService()+"\trestaurant-system/apiserver\n:4\n", run("__complete", "apiservices", ours.apiService()))
 }

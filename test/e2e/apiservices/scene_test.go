@@ -17,6 +17,7 @@ limitations under the License.
 package apiservices
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -25,7 +26,6 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -320,61 +320,12 @@ func (l *choosy) Accept() (net.Conn, error) {
 // nobody has no server listen.
 func nobody(*testing.T, string) error { return nil }
 
-// raw serves connections without TLS.
-func raw(serve func(net.Conn)) func(*testing.T, string) error {
-	return func(t *testing.T, address string) error {
-		t.Helper()
-		listener, err := net.Listen("tcp", address)
-		if err != nil {
-			return err
-		}
-		t.Cleanup(func() { _ = listener.Close() })
-		go func() {
-			for {
-				connection, err := listener.Accept()
-				if err != nil {
-					return
-				}
-				go serve(connection)
-			}
-		}()
-		return nil
-	}
-}
-
-// dropping loses the packets of connections, as a firewall does: its queue is full. The function that
-// it returns ends that.
-func dropping(address string) (end func(), err error) {
-	resolved, err := net.ResolveTCPAddr("tcp4", address)
-	if err != nil {
-		return nil, err
-	}
-	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		return nil, err
-	}
-	err = errors.Join(syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1),
-		syscall.Bind(socket, &syscall.SockaddrInet4{Port: resolved.Port, Addr: [4]byte(resolved.IP.To4())}), syscall.Listen(socket, 0))
-	var queue []net.Conn
-	for range 3 {
-		if connection, err := net.DialTimeout("tcp", address, 200*time.Millisecond); err == nil {
-			queue = append(queue, connection)
-		}
-	}
-	return func() {
-		for _, connection := range queue {
-			_ = connection.Close()
-		}
-		_ = syscall.Close(socket)
-	}, err
-}
-
 // behaviour is what a server does otherwise than it should.
 type behaviour struct {
-	group                           string
-	versions                        []string
-	resource, aggregated, described string
-	noAggregated, noOpenAPI         bool
+	group        string
+	versions     []string
+	resource     string
+	noAggregated bool
 	// delay is that of discovery, and listDelay that of lists.
 	delay, listDelay time.Duration
 	// list answers lists, and all answers everything, in place of what is right.
@@ -389,31 +340,20 @@ type behaviour struct {
 }
 
 func (b behaviour) handler() http.Handler {
-	or := func(a, b string) string {
-		if a == "" {
-			return b
-		}
-		return a
-	}
-	resource := or(b.resource, "things")
+	resource := cmp.Or(b.resource, "things")
 	legacy := fmt.Sprintf(`{"name":%q,"singularName":"","namespaced":true,"kind":"Thing","verbs":["delete","get","list","watch"]}`, resource)
-	aggregated := fmt.Sprintf(`{"resource":%q,"responseKind":{"group":"","version":"","kind":"Thing"},"scope":"Namespaced","singularResource":"","verbs":["delete","get","list","watch"]}`, or(b.aggregated, resource))
+	aggregated := fmt.Sprintf(`{"resource":%q,"responseKind":{"group":"","version":"","kind":"Thing"},"scope":"Namespaced","singularResource":"","verbs":["delete","get","list","watch"]}`, resource)
 	if resource == "-" {
 		legacy, aggregated = "", ""
 	}
 	answers := map[string]string{}
-	var versions, openAPI []string
+	var versions []string
 	for _, version := range b.versions {
 		path := "/apis/" + b.group + "/" + version
-		paths := fmt.Sprintf(`{"%s/namespaces/{namespace}/%s":{"get":{"responses":{"200":{"description":"OK"}}}}}`, path, or(b.described, resource))
 		answers[path] = fmt.Sprintf(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"%s/%s","resources":[%s]}`, b.group, version, legacy)
 		answers[path+"/"+resource] = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}`
-		answers["/openapi/v3"+path] = fmt.Sprintf(`{"openapi":"3.0.0","info":{"title":"stub","version":"v1"},"paths":%s}`, paths)
-		openAPI = append(openAPI, fmt.Sprintf(`%q:{"serverRelativeURL":"/openapi/v3%s"}`, path[1:], path))
 		versions = append(versions, fmt.Sprintf(`{"version":%q,"resources":[%s],"freshness":"Current"}`, version, aggregated))
-		answers["/openapi/v2"] = fmt.Sprintf(`{"swagger":"2.0","info":{"title":"stub","version":"v1"},"paths":%s}`, paths)
 	}
-	answers["/openapi/v3"] = fmt.Sprintf(`{"paths":{%s}}`, strings.Join(openAPI, ","))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if b.seen != nil {
 			b.seen(r)
@@ -439,7 +379,7 @@ func (b behaviour) handler() http.Handler {
 		case r.URL.Path == "/apis":
 			w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 			fmt.Fprintf(w, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[{"metadata":{"name":%q},"versions":[%s]}]}`, b.group, strings.Join(versions, ","))
-		case strings.HasPrefix(r.URL.Path, "/openapi") && b.noOpenAPI, !found:
+		case !found:
 			w.WriteHeader(http.StatusNotFound)
 		default:
 			w.Header().Set("Content-Type", "application/json")
@@ -459,9 +399,4 @@ func wait(r *http.Request, delay time.Duration) {
 // status answers with a code.
 func status(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
-}
-
-// hangs answers after a time.
-func hangs(delay time.Duration) http.HandlerFunc {
-	return func(_ http.ResponseWriter, r *http.Request) { wait(r, delay) }
 }

@@ -27,11 +27,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -106,6 +104,7 @@ const group = "apiVersion: restaurant.programming-kubernetes.info/"
 
 // TestRestaurant examines all kinds of the restaurant.
 func TestRestaurant(t *testing.T) {
+	t.Parallel()
 	conformance.Test(t, cp.RESTConfig(), options(t,
 		// The check of scale must not depend on the number.
 		group+"v1\nkind: Pizza\nspec: {replicas: 3, toppings: [{name: tomato}]}",
@@ -125,33 +124,6 @@ func TestOlderVersions(t *testing.T) {
 	))
 }
 
-func TestConfigMaps(t *testing.T) {
-	framework.Long(t, "kube-apiserver is not ours")
-	conformance.Test(t, cp.RESTConfig(), of("configmaps", options(t, `
-apiVersion: v1
-kind: ConfigMap
-data: {key: value}`)))
-}
-
-func TestDeployments(t *testing.T) {
-	framework.Long(t, "kube-apiserver is not ours")
-	conformance.Test(t, cp.RESTConfig(), deployments(t))
-}
-
-// deployments are the options to examine Deployments.
-func deployments(t *testing.T) conformance.Options {
-	t.Helper()
-	return of("deployments", options(t, `
-apiVersion: apps/v1
-kind: Deployment
-spec:
-  replicas: 1
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec: {containers: [{name: web, image: example.com/web}]}`))
-}
-
 // TestCustomResources examines what kube-apiserver makes of a CustomResourceDefinition.
 func TestCustomResources(t *testing.T) {
 	framework.Long(t, "kube-apiserver is not ours")
@@ -160,10 +132,11 @@ func TestCustomResources(t *testing.T) {
 
 // TestCRDServer examines what crd-apiserver makes of the same definition.
 func TestCRDServer(t *testing.T) {
+	t.Parallel()
 	conformance.Test(t, cp.RESTConfig(), options(t, widget(servedGroup)))
 }
 
-// TestForgottenHistory shows that a version is asked for that etcd has forgotten. The other tests run before it forgets any.
+// TestForgottenHistory shows that a version is asked for that etcd has forgotten.
 func TestForgottenHistory(t *testing.T) {
 	etcd := framework.EtcdClient(t, cp, cp.Component("etcd"))
 	answer, err := etcd.Get(t.Context(), "none")
@@ -177,21 +150,9 @@ func TestForgottenHistory(t *testing.T) {
 	require.Len(t, report.Having(conformance.Passed), len(options.Only), "%v", report.Results)
 }
 
-// TestStrangers examines kinds that other people have defined, without examples. test/e2e/definitions
-// examines all kinds of more projects.
-func TestStrangers(t *testing.T) {
-	for version, resource := range strangers() {
-		t.Run(resource, func(t *testing.T) {
-			t.Parallel()
-			options := of(resource, options(t))
-			options.GroupVersions = []schema.GroupVersion{version}
-			conformance.Test(t, cp.RESTConfig(), options)
-		})
-	}
-}
-
 // TestBroken breaks one behaviour after the other: the check that is for it fails.
 func TestBroken(t *testing.T) {
+	t.Parallel()
 	transports, checks := transports(), conformance.Checks()
 	require.Len(t, transports, len(checks), "there is one transport for each check")
 	reports := make([]*conformance.Report, len(checks))
@@ -211,23 +172,6 @@ func TestBroken(t *testing.T) {
 		t.Run(check.ID, func(t *testing.T) {
 			require.Len(t, reports[i].Results, 1)
 			require.Equal(t, conformance.Failed, reports[i].Results[0].Outcome, reports[i].Results[0].Reason)
-		})
-	}
-}
-
-// TestBrokenAlone shows that a check fails for its own reason only: no transport fails another check.
-func TestBrokenAlone(t *testing.T) {
-	framework.Long(t, "TestBroken shows that each check sees what it is for")
-	for id, transport := range transports() {
-		t.Run(id, func(t *testing.T) {
-			t.Parallel()
-			report, err := examineBroken(t, transport, pizzas(t))
-			require.NoError(t, err)
-			for _, result := range report.Results {
-				if result.Check != id {
-					assert.NotEqual(t, conformance.Failed, result.Outcome, "%s: %s", result.Check, result.Finding)
-				}
-			}
 		})
 	}
 }

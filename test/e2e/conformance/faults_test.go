@@ -20,7 +20,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -40,95 +39,25 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// ignoring are servers that ignore what keeps a request from objects of others.
-func ignoring() map[string]Transport {
-	remove, served := method(http.MethodDelete), path("^/apis/"+restaurant.GroupName)
-	return map[string]Transport{
-		"selectors of deletions":           query("(label|field)Selector=[^&]*&?", "", remove, served),
-		"malformed selectors of deletions": query("labelSelector=[^&]*%28[^&]*&?", "", remove, served),
-		"all selectors":                    query("(label|field)Selector=[^&]*&?", "", served),
-		"dry runs":                         query("dryRun=[^&]*&?", "", served),
-		"selectors and dry runs":           query("((label|field)Selector|dryRun)=[^&]*&?", "", served),
-	}
-}
-
-// TestFaults breaks APIs in ways that leave much unexamined, or are seen by several checks.
-func TestFaults(t *testing.T) {
-	post, reads := method(http.MethodPost), func(request *http.Request) bool { return method(http.MethodGet)(request) && !watches(request) }
-	served := path("^/apis/" + restaurant.GroupName)
-	faults := map[string]struct {
-		transport Transport
-		failed    []string
-	}{
-		"selectors of deletions": {ignoring()["selectors of deletions"], []string{"verbs/deletecollection"}},
-		"dry runs":               {ignoring()["dry runs"], []string{"writes/dry-run-create", "writes/dry-run-update", "writes/dry-run-delete"}},
-		"dry runs refused":       {refuse("dryRun is not supported", with("dryRun", "All"), served), []string{"writes/dry-run-create", "writes/dry-run-update", "writes/dry-run-delete"}},
-		"created with 200":       {code(http.StatusCreated, http.StatusOK, post, served), []string{"verbs/create", "verbs/list", "watch/order"}},
-		"items null":             {text(`"items":\[\]`, `"items":null`, reads, served), []string{"verbs/list"}},
-		"items of other version": {text(`"items":\[\{`, `"items":[{"apiVersion":"other.example.com/v1",`, reads, served), []string{"verbs/list"}},
-		"group in errors":        {text(`"group":"restaurant`, `"group":"pizzas.restaurant`, served, named("missing")), []string{"verbs/get-missing", "verbs/write-missing"}},
-	}
-	for name, test := range faults {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			options := pizzas(t)
-			options.Level, options.Examples, options.GroupVersions = conformance.Basic, nil, []schema.GroupVersion{{Group: restaurant.GroupName, Version: "v1"}}
-			report, err := examineBroken(t, test.transport, options)
-			require.NoError(t, err)
-			var failed []string
-			for _, result := range report.Having(conformance.Failed) {
-				failed = append(failed, result.Check)
-			}
-			require.Subset(t, failed, test.failed)
-			require.Empty(t, report.Incomplete())
-			require.Empty(t, report.Left)
-			if name == "created with 200" {
-				require.Greater(t, len(report.Causes()[0]), len(failed)*3/4, "findings of the cause that comes first")
-			}
-		})
-	}
-}
-
-// refuse answers requests with 400.
-func refuse(message string, matches ...match) Transport {
-	return func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			if !all(request, matches) {
-				return next.RoundTrip(request)
-			}
-			return &http.Response{
-				StatusCode: http.StatusBadRequest, Header: http.Header{"Content-Type": {"application/json"}}, Request: request,
-				Body: io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"` + message + `","reason":"BadRequest","code":400}`)),
-			}, nil
-		})
-	}
-}
-
-// TestOthersKeepTheirObjects examines a resource without namespaces of servers that ignore selectors and dry runs.
+// TestOthersKeepTheirObjects examines a resource without namespaces of a server that ignores selectors and dry runs.
 func TestOthersKeepTheirObjects(t *testing.T) {
 	collections := regexp.MustCompile("^/apis/" + regexp.QuoteMeta(restaurant.GroupName) + "/[^/]+/toppings/*$")
-	for name, transport := range ignoring() {
-		t.Run(name, func(t *testing.T) {
-			before := toppings(t)
-			require.NotEmpty(t, before)
-			seeing := func(next http.RoundTripper) http.RoundTripper {
-				return transport(roundTripper(func(request *http.Request) (*http.Response, error) {
-					if request.Method == http.MethodDelete && collections.MatchString(request.URL.Path) {
-						return nil, errors.New("a collection would be deleted")
-					}
-					return next.RoundTrip(request)
-				}))
+	ignoring := query("((label|field)Selector|dryRun)=[^&]*&?", "", path("^/apis/"+restaurant.GroupName))
+	seeing := func(next http.RoundTripper) http.RoundTripper {
+		return ignoring(roundTripper(func(request *http.Request) (*http.Response, error) {
+			if request.Method == http.MethodDelete && collections.MatchString(request.URL.Path) {
+				t.Error("a collection would be deleted")
+				return nil, errors.New("a collection would be deleted")
 			}
-			options := of("toppings", options(t, group+"v1\nkind: Topping\nspec: {cost: 1500m}"))
-			report, err := examineBroken(t, seeing, options)
-			require.NoError(t, err)
-			require.Empty(t, report.Left)
-			require.Equal(t, before, toppings(t))
-			for _, result := range report.Having(conformance.Failed) {
-				require.NotContains(t, result.Finding.Problem, "a collection would be deleted")
-			}
-		})
+			return next.RoundTrip(request)
+		}))
 	}
+	before := toppings(t)
+	require.NotEmpty(t, before)
+	report, err := examineBroken(t, seeing, of("toppings", options(t, group+"v1\nkind: Topping\nspec: {cost: 1500m}")))
+	require.NoError(t, err)
+	require.Empty(t, report.Left)
+	require.Equal(t, before, toppings(t))
 }
 
 // toppings returns the names of all toppings.

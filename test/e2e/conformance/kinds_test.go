@@ -41,7 +41,7 @@ import (
 
 // TestKinds examines all kinds of kube-apiserver beside running controllers. What they fail is in documented.
 func TestKinds(t *testing.T) {
-	framework.Long(t, "TestFalseFindings has the kinds that once failed")
+	framework.Long(t, "kube-apiserver is not ours")
 	examine := func(t *testing.T, resource schema.GroupVersionResource) {
 		t.Helper()
 		report := examineKind(t, resource, conformance.Options{Level: conformance.Hostile, WebhookAddress: "127.0.0.1:0"})
@@ -84,33 +84,6 @@ func TestDocumented(t *testing.T) {
 				return bytes.Contains(line, []byte("`"+resource+"`")) && (check == "*" || bytes.Contains(line, []byte("`"+check+"`")))
 			}), "%s %s", resource, check)
 		}
-	}
-}
-
-// TestFalseFindings examines what checks once took for a difference.
-func TestFalseFindings(t *testing.T) {
-	admission := []string{"security/validating-policy", "security/mutating-policy", "security/validating-webhook", "security/mutating-webhook", "security/identity"}
-	for _, test := range []struct {
-		group, resource string
-		checks          []string
-	}{
-		{"", "services", append([]string{"hostile/options", "hostile/media-types", "hostile/broken-json"}, admission...)},
-		{"", "namespaces", []string{"verbs/create", "verbs/create-existing"}},
-		{"", "persistentvolumes", []string{"resourceVersion/consistent"}},
-		{"networking.k8s.io", "servicecidrs", []string{"verbs/create", "resourceVersion/consistent"}},
-		{"admissionregistration.k8s.io", "validatingwebhookconfigurations", append([]string{"verbs/create"}, admission...)},
-		{"admissionregistration.k8s.io", "validatingadmissionpolicybindings", append([]string{"verbs/create"}, admission...)},
-		{"flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations", []string{"writes/generation"}},
-		{"authentication.k8s.io", "tokenreviews", append([]string{"discovery/verbs"}, admission...)},
-	} {
-		t.Run(test.resource, func(t *testing.T) {
-			t.Parallel()
-			resource := schema.GroupVersionResource{Group: test.group, Version: "v1", Resource: test.resource}
-			report := examineKind(t, resource, conformance.Options{Level: conformance.Hostile, WebhookAddress: "127.0.0.1:0", Only: test.checks})
-			require.Empty(t, report.Having(conformance.Failed))
-			require.Empty(t, report.Incomplete())
-			require.Empty(t, report.Left)
-		})
 	}
 }
 
@@ -193,7 +166,7 @@ func documented() map[string][]string {
 		"events":                     {"*"},
 		"horizontalpodautoscalers":   {"versions/one-object"},
 		"ipaddresses":                {"*"},
-		"limitranges":                {"verbs/names", "hostile/metadata"},
+		"limitranges":                {"verbs/names"},
 		"localsubjectaccessreviews":  {"*"},
 		"namespaces": {"verbs/delete", "resourceVersion/consistent", "watch/order", "watch/resume", "writes/finalizers", "writes/garbage-absent",
 			"writes/garbage-background", "writes/garbage-foreground", "writes/garbage-orphan"},

@@ -19,13 +19,11 @@ package conformance
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
@@ -101,15 +99,7 @@ func widget(group string) string {
 	return fmt.Sprintf("apiVersion: %s/v1\nkind: Widget\nspec: {size: 3, replicas: 1, ports: [{number: 80, name: web}]}", group)
 }
 
-// strangers are kinds of other people, which crd-apiserver serves as well.
-func strangers() map[schema.GroupVersion]string {
-	return map[schema.GroupVersion]string{
-		{Group: "cert-manager.io", Version: "v1"}:           "certificates",
-		{Group: "gateway.networking.k8s.io", Version: "v1"}: "httproutes",
-	}
-}
-
-// defineKinds defines widgets in both groups, and the strangers. crd-apiserver serves all of them but one group.
+// defineKinds defines widgets in both groups. crd-apiserver serves one of them.
 func defineKinds(ctx context.Context, cp *controlplane.ControlPlane) error {
 	var definitions []*apiextensionsv1.CustomResourceDefinition
 	for _, group := range []string{definedGroup, servedGroup} {
@@ -122,43 +112,23 @@ func defineKinds(ctx context.Context, cp *controlplane.ControlPlane) error {
 		definition.Spec.Versions = append(definition.Spec.Versions, beta)
 		definitions = append(definitions, definition)
 	}
-	groups := []string{servedGroup}
-	for version, resource := range strangers() {
-		groups = append(groups, version.Group)
-		for _, project := range framework.Projects() {
-			if !slices.Contains(project.Groups, version.Group) {
-				continue
-			}
-			all, err := project.ReadDefinitions(ctx)
-			if err != nil {
-				return err
-			}
-			definitions = append(definitions, slices.DeleteFunc(all, func(definition *apiextensionsv1.CustomResourceDefinition) bool {
-				return definition.Name != resource+"."+version.Group
-			})...)
-		}
-	}
 	client := apiextensions.NewForConfigOrDie(framework.Config(cp)).ApiextensionsV1().CustomResourceDefinitions()
 	for _, definition := range definitions {
 		if _, err := client.Create(ctx, definition, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	}
-	server, err := framework.StartCRDServer(ctx, cp, controlplane.ComponentConfig{}, groups...)
+	server, err := framework.StartCRDServer(ctx, cp, controlplane.ComponentConfig{}, servedGroup)
 	if err != nil {
 		return err
 	}
-	return framework.RegisterCRDServer(ctx, cp, server, groups...)
+	return framework.RegisterCRDServer(ctx, cp, server, servedGroup)
 }
 
 // waitForOpenAPI waits until kube-apiserver has read the OpenAPI documents of all servers. It does so
 // in its own time.
 func waitForOpenAPI(ctx context.Context, cp *controlplane.ControlPlane) error {
-	groups := []string{definedGroup, servedGroup, restaurant.GroupName}
-	for version := range strangers() {
-		groups = append(groups, version.Group)
-	}
-	for _, group := range groups {
+	for _, group := range []string{definedGroup, servedGroup, restaurant.GroupName} {
 		if err := framework.AwaitOpenAPI(ctx, cp, group+"/v1"); err != nil {
 			return err
 		}

@@ -167,56 +167,6 @@ func TestToppingInUse(t *testing.T) {
 	})
 }
 
-// Fields that the schema does not know are dropped in all versions, or refused if the
-// client asks for that.
-func TestPruning(t *testing.T) {
-	t.Parallel()
-	for _, version := range framework.Versions() {
-		ns := framework.Namespace(t, cp)
-		spec := map[string]any{"toppings": framework.Toppings(version, "tomato"), "replicas": int64(1), "size": "large"}
-		_, err := pizzas(version, ns).Create(t.Context(), pizza(version, "a", spec), metav1.CreateOptions{FieldValidation: "Strict"})
-		require.Contains(t, framework.RequireStatus(t, err, 400, metav1.StatusReasonBadRequest).Message, `unknown field "spec.size"`)
-		created, err := pizzas(version, ns).Create(t.Context(), pizza(version, "a", spec), metav1.CreateOptions{FieldValidation: "Ignore"})
-		require.NoError(t, err)
-		require.Equal(t, map[string]any{"toppings": framework.Toppings(version, "tomato"), "replicas": int64(1)}, created.Object["spec"])
-	}
-}
-
-// A list has all objects in its own version, in order, whichever they were written in.
-func TestLists(t *testing.T) {
-	t.Parallel()
-	ns := framework.Namespace(t, cp)
-	const count = 300
-	var want []string
-	for i := range count {
-		version := framework.Versions()[i%len(framework.Versions())]
-		name := fmt.Sprintf("pizza-%03d", i)
-		spec := map[string]any{"toppings": framework.Toppings(version, fmt.Sprintf("mozzarella×%d", i%10+1), "basil"), "replicas": int64(i)}
-		_, err := pizzas(version, ns).Create(t.Context(), pizza(version, name, spec), metav1.CreateOptions{})
-		require.NoError(t, err)
-		want = append(want, name)
-	}
-	for _, version := range framework.Versions() {
-		for _, options := range []metav1.ListOptions{{}, {ResourceVersion: "0"}, {Limit: 77}} {
-			var names []string
-			for {
-				list, err := pizzas(version, ns).List(t.Context(), options)
-				require.NoError(t, err)
-				for _, item := range list.Items {
-					i := len(names)
-					names = append(names, item.GetName())
-					require.Equal(t, gvr(version, "").GroupVersion().String(), item.GetAPIVersion())
-					require.Equal(t, map[string]any{"toppings": framework.Toppings(version, fmt.Sprintf("mozzarella×%d", i%10+1), "basil"), "replicas": int64(i)}, item.Object["spec"])
-				}
-				if options.Continue = list.GetContinue(); options.Continue == "" {
-					break
-				}
-			}
-			require.Equal(t, want, names)
-		}
-	}
-}
-
 // newStatus is a valid status with all fields.
 func newStatus() map[string]any {
 	return map[string]any{
@@ -224,41 +174,6 @@ func newStatus() map[string]any {
 		"conditions": []any{map[string]any{
 			"type": "Ready", "status": "False", "reason": "Baking", "message": "", "lastTransitionTime": "2026-11-20T12:00:00Z", "observedGeneration": int64(1),
 		}},
-	}
-}
-
-func TestStatus(t *testing.T) {
-	t.Parallel()
-	for _, version := range framework.Versions() {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			ns := framework.Namespace(t, cp)
-			spec := map[string]any{"toppings": framework.Toppings(version, "tomato"), "replicas": int64(1)}
-			object := pizza(version, "a", spec)
-			object.Object["status"] = newStatus()
-			created, err := pizzas(version, ns).Create(t.Context(), object, metav1.CreateOptions{})
-			require.NoError(t, err)
-			require.Equal(t, map[string]any{"replicas": int64(0)}, created.Object["status"], "A create has no say in the status.")
-
-			created.Object["status"] = newStatus()
-			created.Object["spec"] = map[string]any{"toppings": framework.Toppings(version, "basil×9"), "replicas": int64(9)}
-			updated, err := pizzas(version, ns).UpdateStatus(t.Context(), created, metav1.UpdateOptions{})
-			require.NoError(t, err)
-			require.Equal(t, spec, updated.Object["spec"], "The status has no say in the spec.")
-			require.EqualValues(t, 1, updated.GetGeneration())
-			for _, other := range framework.Versions() {
-				read, err := pizzas(other, ns).Get(t.Context(), "a", metav1.GetOptions{})
-				require.NoError(t, err)
-				require.Equal(t, newStatus(), read.Object["status"])
-			}
-
-			updated.Object["status"] = map[string]any{"replicas": int64(9)}
-			updated.Object["spec"].(map[string]any)["replicas"] = int64(2)
-			updated, err = pizzas(version, ns).Update(t.Context(), updated, metav1.UpdateOptions{})
-			require.NoError(t, err)
-			require.Equal(t, newStatus(), updated.Object["status"])
-			require.EqualValues(t, 2, updated.GetGeneration())
-		})
 	}
 }
 
@@ -390,54 +305,12 @@ func TestColumns(t *testing.T) {
 	require.Contains(t, output, "pizza.restaurant.programming-kubernetes.info/margherita")
 }
 
-func TestDiscovery(t *testing.T) {
-	t.Parallel()
-	const verbs = "create,delete,deletecollection,get,list,patch,update,watch"
-	output, _ := kubectl(t, "api-resources", "--api-group=restaurant.programming-kubernetes.info", "--output=wide", "--no-headers", "--sort-by=name")
-	for i, line := range []string{
-		"pizzas pz restaurant.programming-kubernetes.info/v1 true Pizza " + verbs + " restaurant",
-		"toppings tp restaurant.programming-kubernetes.info/v1 false Topping " + verbs + " restaurant",
-	} {
-		cells := strings.Fields(line)
-		got := table(output)[i]
-		require.Equal(t, cells[:5], got[:5])
-		require.ElementsMatch(t, strings.Split(verbs, ","), strings.Split(got[5], ","))
-		require.Equal(t, cells[6], got[6])
-	}
-	groups, err := kubernetes.NewForConfigOrDie(framework.Config(cp)).Discovery().ServerGroups()
-	require.NoError(t, err)
-	i := slices.IndexFunc(groups.Groups, func(group metav1.APIGroup) bool { return group.Name == "restaurant.programming-kubernetes.info" })
-	require.GreaterOrEqual(t, i, 0)
-	require.Equal(t, "v1", groups.Groups[i].PreferredVersion.Version)
-	output, _ = kubectl(t, "explain", "pizza.spec.replicas")
-	require.Contains(t, output, "replicas is how many of this pizza the kitchen keeps baked, from 0 to")
-}
-
 func TestDeprecation(t *testing.T) {
 	t.Parallel()
 	ns := framework.Namespace(t, cp)
 	for resource, kind := range map[string]string{"pizzas": "Pizza", "toppings": "Topping"} {
 		_, warnings := kubectl(t, "get", resource+".v1alpha1.restaurant.programming-kubernetes.info", "--namespace="+ns)
 		require.Contains(t, warnings, "Warning: restaurant.programming-kubernetes.info/v1alpha1 "+kind+" is deprecated in v0.37+; use restaurant.programming-kubernetes.info/v1 "+kind+"\n")
-	}
-}
-
-func TestFinalizers(t *testing.T) {
-	t.Parallel()
-	for _, version := range framework.Versions() {
-		ns := framework.Namespace(t, cp)
-		object := pizza(version, "a", nil)
-		object.SetFinalizers([]string{"example.com/hungry"})
-		_, err := pizzas(version, ns).Create(t.Context(), object, metav1.CreateOptions{})
-		require.NoError(t, err)
-		require.NoError(t, pizzas(version, ns).Delete(t.Context(), "a", metav1.DeleteOptions{}))
-		read, err := pizzas(version, ns).Get(t.Context(), "a", metav1.GetOptions{})
-		require.NoError(t, err)
-		require.NotNil(t, read.GetDeletionTimestamp())
-		_, err = pizzas(version, ns).Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-		require.NoError(t, err)
-		_, err = pizzas(version, ns).Get(t.Context(), "a", metav1.GetOptions{})
-		framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
 	}
 }
 

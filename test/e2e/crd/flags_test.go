@@ -20,7 +20,6 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -28,25 +27,6 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
-
-func TestHelp(t *testing.T) {
-	t.Parallel()
-	code, output := framework.Execute(t, cp, "webhook", "--help")
-	require.Equal(t, 0, code)
-	var sections []string
-	for _, match := range regexp.MustCompile(`(?m)^(.+) flags:$`).FindAllStringSubmatch(output, -1) {
-		sections = append(sections, match[1])
-	}
-	require.Equal(t, []string{"Secure serving", "Authentication", "Cluster", "Logs", "Global"}, sections)
-	for _, flag := range []string{"--secure-port", "--tls-cert-file", "--tls-private-key-file", "--shutdown-delay-duration", "--client-ca-file", "--kubeconfig", "--logging-format", "--version"} {
-		require.Regexp(t, `(?m)^ +(-., )?`+flag+` `, output)
-	}
-	require.NotContains(t, output, "--cert-dir")
-
-	code, output = framework.Execute(t, cp, "webhook", "--version")
-	require.Equal(t, 0, code)
-	require.Regexp(t, `^webhook version v\d+\.\d+\.\d+\S*\n$`, output)
-}
 
 // All errors in the flags are reported together, with the flags' names.
 func TestInvalidFlags(t *testing.T) {

@@ -23,7 +23,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
@@ -70,6 +69,3 @@ func createToppings(ctx context.Context, cp *controlplane.ControlPlane) error {
 	}
 	return fixture.CreateToppings(ctx, client, "mozzarella", "tomato", "salami", "basil")
 }
-
-// definitions are the CustomResourceDefinitions themselves.
-var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}

@@ -26,7 +26,6 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
@@ -180,22 +179,4 @@ func cutOff(want, text string) string {
 		return want
 	}
 	return text
-}
-
-// Values that were stored under other rules may stay while something else changes.
-func TestRatcheting(t *testing.T) {
-	t.Parallel()
-	ns := framework.Namespace(t, cp)
-	created, err := pizzas("v1", ns).Create(t.Context(), pizza("v1", "old", nil), metav1.CreateOptions{})
-	require.NoError(t, err)
-	rewrite(t, created, func(stored *unstructured.Unstructured) {
-		require.NoError(t, unstructured.SetNestedField(stored.Object, int64(2000), "spec", "replicas"))
-	})
-	for _, version := range framework.Versions() {
-		labelled, err := pizzas(version, ns).Patch(t.Context(), "old", types.MergePatchType, []byte(`{"metadata":{"labels":{"seen-in":"`+version+`"}}}`), metav1.PatchOptions{})
-		require.NoError(t, err)
-		require.EqualValues(t, 2000, labelled.Object["spec"].(map[string]any)["replicas"])
-		_, err = pizzas(version, ns).Patch(t.Context(), "old", types.MergePatchType, []byte(`{"spec":{"replicas":2001}}`), metav1.PatchOptions{})
-		requireRefused(t, badPizza("", "spec.replicas: Invalid value: 2001: spec.replicas in body should be less than or equal to 1000"), err)
-	}
 }

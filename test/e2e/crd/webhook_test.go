@@ -17,23 +17,15 @@ limitations under the License.
 package crd
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptrace"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -134,125 +126,4 @@ func TestCertificateReload(t *testing.T) {
 	response, _ = get(t, early, server.URL()+"/livez")
 	require.Equal(t, first, response.TLS.PeerCertificates[0].SerialNumber.String())
 	require.Equal(t, pid, server.PID())
-}
-
-// A webhook that is told to stop goes on for a while, as unready; then it answers what
-// it has begun, and only refuses connections.
-func TestGracefulStop(t *testing.T) {
-	t.Parallel()
-	server := startWebhook(t, "webhook-stopping", "--shutdown-delay-duration=2s")
-	const objects = 50
-	object := `{"apiVersion":"restaurant.programming-kubernetes.info/v1","kind":"Pizza","metadata":{"name":"a"},"spec":{"toppings":[{"name":"tomato","quantity":10}]}}`
-	body := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"1","desiredAPIVersion":"restaurant.programming-kubernetes.info/v1alpha1","objects":[` +
-		strings.Repeat(object+",", objects-1) + object + `]}}`
-
-	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
-	defer cancel()
-	var answered, answeredWhileStopping atomic.Int64
-	var stopping atomic.Bool
-	var callers sync.WaitGroup
-	for range 8 {
-		client := client(t)
-		callers.Go(func() {
-			for {
-				connected := false
-				traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-					// Once more, if the connection was about to end and took no more requests.
-					GetConn: func(string) { connected = false },
-					GotConn: func(httptrace.GotConnInfo) { connected = true },
-				})
-				converted, err := convert(traced, client, server.URL()+"/convert", body)
-				switch {
-				case err != nil:
-					assert.False(t, connected, "A request that had a connection failed: %v", err)
-					return // Nobody listens any more.
-				case !assert.Equal(t, objects, converted):
-					return
-				}
-				answered.Add(1)
-				if stopping.Load() {
-					answeredWhileStopping.Add(1)
-				}
-			}
-		})
-	}
-	eventually(t, func(context.Context) error {
-		if n := answered.Load(); n < 50 {
-			return fmt.Errorf("only %d requests have been answered", n)
-		}
-		return nil
-	})
-	stopped := make(chan error, 1)
-	go func() { stopped <- server.Stop() }()
-	late := client(t)
-	eventually(t, func(context.Context) error {
-		response, answer := get(t, late, server.URL()+"/readyz")
-		if response.StatusCode == http.StatusOK {
-			return errors.New("it is still ready")
-		}
-		require.Contains(t, answer, "[-]shutdown failed")
-		return nil
-	})
-	stopping.Store(true)
-	callers.Wait()
-	require.NoError(t, <-stopped)
-	require.Positive(t, answeredWhileStopping.Load())
-	require.NoError(t, ctx.Err())
-}
-
-// convert returns how many objects a webhook has converted.
-func convert(ctx context.Context, client *http.Client, url, body string) (int, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader([]byte(body)))
-	if err != nil {
-		return 0, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(request)
-	if err != nil {
-		return 0, err
-	}
-	defer response.Body.Close()
-	var review struct {
-		Response struct {
-			ConvertedObjects []json.RawMessage `json:"convertedObjects"`
-		} `json:"response"`
-	}
-	err = json.NewDecoder(response.Body).Decode(&review)
-	return len(review.Response.ConvertedObjects), err
-}
-
-// A webhook that may not read toppings says so, and asks clients to come again.
-func TestUnready(t *testing.T) {
-	t.Parallel()
-	server, err := framework.NewWebhook(cp, "webhook-nobody")
-	require.NoError(t, err)
-	kubeconfig, err := cp.KubeconfigFor("nobody")
-	require.NoError(t, err)
-	server.SetFlags("--kubeconfig=" + kubeconfig)
-	require.NoError(t, server.Launch())
-	t.Cleanup(func() { require.NoError(t, server.Stop()) })
-	caller := client(t)
-	eventually(t, func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL()+"/livez", http.NoBody)
-		if err != nil {
-			return err
-		}
-		response, err := caller.Do(request)
-		if err != nil {
-			return err
-		}
-		return response.Body.Close()
-	})
-	response, body := get(t, caller, server.URL()+"/readyz")
-	require.Equal(t, http.StatusInternalServerError, response.StatusCode)
-	require.Contains(t, body, "[-]informer-toppings failed")
-	response, _ = get(t, caller, server.URL()+"/readyz?exclude=informer-pizzas&exclude=informer-toppings")
-	require.Equal(t, http.StatusOK, response.StatusCode)
-	eventually(t, func(context.Context) error {
-		log, err := os.ReadFile(server.LogFile())
-		if err == nil && !strings.Contains(string(log), `cannot list resource \"toppings\"`) {
-			err = fmt.Errorf("the log does not say what is missing: %s", log)
-		}
-		return err
-	})
 }

@@ -21,20 +21,15 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -52,8 +47,8 @@ func dynamicREST(config *rest.Config) (rest.Interface, error) {
 
 func lines(content []byte) []string { return strings.Split(string(content), "\n") }
 
-// Everything that kube-apiserver does with custom resources, with objects that are in the
-// server's etcd and not in the cluster's.
+// Objects are in the server's etcd and not in the cluster's. What k8s.io/apiextensions-apiserver does with them is
+// tested in test/e2e/crd, by "make test-crd-apiserver".
 func TestObjects(t *testing.T) {
 	t.Parallel()
 	const group = "objects.example.com"
@@ -86,36 +81,6 @@ func TestObjects(t *testing.T) {
 	_, err = client.Create(t.Context(), widget(group, "v1", "large", 11), metav1.CreateOptions{})
 	status := framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
 	require.Contains(t, status.Message, "nothing large is red")
-
-	created.Object["spec"].(map[string]any)["colour"] = "blue"
-	updated, err := client.Update(t.Context(), created, metav1.UpdateOptions{})
-	require.NoError(t, err)
-	require.EqualValues(t, 2, updated.GetGeneration())
-	patched, err := client.Patch(t.Context(), "one", types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{})
-	require.NoError(t, err)
-	require.EqualValues(t, 3, patched.GetGeneration())
-
-	withStatus, err := client.Patch(t.Context(), "one", types.MergePatchType, []byte(`{"spec":{"size":9},"status":{"replicas":1}}`), metav1.PatchOptions{}, "status")
-	require.NoError(t, err)
-	require.Equal(t, map[string]any{"replicas": int64(1)}, withStatus.Object["status"])
-	require.Equal(t, patched.Object["spec"], withStatus.Object["spec"])
-
-	scale, err := client.Get(t.Context(), "one", metav1.GetOptions{}, "scale")
-	require.NoError(t, err)
-	require.Equal(t, map[string]any{"replicas": int64(2)}, scale.Object["spec"])
-
-	applied := widget(group, "v1", "two", 1)
-	for range 2 {
-		_, err = client.Apply(t.Context(), "two", applied, metav1.ApplyOptions{FieldManager: "test"})
-		require.NoError(t, err)
-	}
-	_, err = client.Apply(t.Context(), "two", widget(group, "v1", "two", 2), metav1.ApplyOptions{FieldManager: "somebody-else"})
-	framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
-
-	blue, err := widgetsIn(group, "v2", ns).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.colour=blue"})
-	require.NoError(t, err)
-	require.Len(t, blue.Items, 1)
-	require.Equal(t, group+"/v2", blue.Items[0].GetAPIVersion())
 
 	controlplane.Eventually(t, func() error {
 		output, err := cp.Kubectl(t.Context(), "get", "widgets."+group, "--namespace="+ns, "--no-headers").Output()
@@ -155,39 +120,6 @@ func TestDefinitionsArePrivate(t *testing.T) {
 	content, err := client.Get().AbsPath("/apis").SetHeader("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList").DoRaw(t.Context())
 	require.NoError(t, err)
 	require.NotContains(t, string(content), "apiextensions.k8s.io")
-}
-
-// A user may do what the roles say, and nothing else.
-func TestAuthorization(t *testing.T) {
-	t.Parallel()
-	const group = "denied.example.com"
-	ns := framework.Namespace(t, cp)
-	define(t, widgets(group, false))
-	create(t, group, "v1", ns, "one")
-	config, err := cp.RESTConfigFor("reader")
-	require.NoError(t, err)
-	client := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "widgets"}).Namespace(ns)
-	_, err = client.Get(t.Context(), "one", metav1.GetOptions{})
-	framework.RequireStatus(t, err, 403, metav1.StatusReasonForbidden)
-
-	roles := framework.Kube(cp).RbacV1()
-	_, err = roles.Roles(ns).Create(t.Context(), &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: "readers"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{"widgets"}, Verbs: []string{"get"}}},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	_, err = roles.RoleBindings(ns).Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "readers"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "readers"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "reader"}},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	controlplane.Eventually(t, func() error {
-		_, err := client.Get(t.Context(), "one", metav1.GetOptions{})
-		return err
-	})
-	err = client.Delete(t.Context(), "one", metav1.DeleteOptions{})
-	framework.RequireStatus(t, err, 403, metav1.StatusReasonForbidden)
 }
 
 // A resource is served by its own name only. The library finds it by another one, too: to users who
@@ -311,30 +243,4 @@ func TestAdmission(t *testing.T) {
 		require.ErrorContains(t, err, "no green")
 		return nil
 	})
-}
-
-// A dry run of 1 MiB ended the process: each of a thousand errors had a path of 1 MiB.
-func TestLongPaths(t *testing.T) {
-	t.Parallel()
-	const group = "paths.example.com"
-	definition := widgets(group, false)
-	spec := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-	spec.Properties["lists"] = apiextensionsv1.JSONSchemaProps{Type: "object", AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{
-		Allows: true, Schema: &apiextensionsv1.JSONSchemaProps{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Type: "string"}}},
-	}}
-	define(t, definition)
-
-	one := widget(group, "v1", "one", 1)
-	for name, test := range map[string]struct {
-		key     string
-		refused bool
-	}{
-		"a short key": {"k", false},
-		"a long key":  {strings.Repeat("k", 1<<20), true},
-	} {
-		one.Object["spec"].(map[string]any)["lists"] = map[string]any{test.key: slices.Repeat([]any{"a"}, 1000)}
-		_, err := widgetsIn(group, "v1", "default").Create(t.Context(), one, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		require.Equal(t, test.refused, apierrors.IsBadRequest(err), "%s: %v", name, err)
-		require.Equal(t, test.refused, err != nil, "%s: %.300v", name, err)
-	}
 }

@@ -23,20 +23,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
-)
-
-const (
-	// user may do everything with the groups, and nothing else.
-	user = "user"
-	// stranger may do nothing.
-	stranger = "stranger"
 )
 
 var (
@@ -55,40 +46,14 @@ func TestMain(m *testing.M) {
 			if server, err = framework.NewCRDServer(cp, "crd-apiserver", groups()); err != nil {
 				return err
 			}
-			if err := server.Start(ctx); err != nil {
-				return err
-			}
-			return allowUser(ctx, cp)
+			return server.Start(ctx)
 		})
 }
 
-func allowUser(ctx context.Context, cp *controlplane.ControlPlane) error {
-	roles := framework.Kube(cp).RbacV1()
-	if _, err := roles.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: user},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: groups(), Resources: []string{"*"}, Verbs: []string{"*"}}},
-	}, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	_, err := roles.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-	}, metav1.CreateOptions{})
-	return err
-}
-
-// clientOf is a user's client for any path of kube-apiserver.
-func clientOf(t *testing.T, name string, groups ...string) rest.Interface {
+// client is an administrator's client of a server, or of kube-apiserver.
+func client(t *testing.T, host string) rest.Interface {
 	t.Helper()
-	return client(t, "", name, groups...)
-}
-
-// client is a user's client of a server, or of kube-apiserver.
-func client(t *testing.T, host, name string, groups ...string) rest.Interface {
-	t.Helper()
-	config, err := cp.RESTConfigFor(name, groups...)
-	require.NoError(t, err)
+	config := framework.Config(cp)
 	if host != "" {
 		config.Host = host
 	}

@@ -19,10 +19,8 @@ package deploy
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -228,117 +226,6 @@ func asSet(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
 	return byIdentity(t, objects)
 }
 
-// TestChartNames finds no name of the standard ones in a release under others.
-func TestChartNames(t *testing.T) {
-	framework.Long(t, "Helm is built")
-	chart := newChart(t, crdChart)
-	const set = "--set=mode=ha,monitoring.enabled=true,backup.enabled=true,backup.store=true,restore=store,doctor.enabled=true,"
-	others := byIdentity(t, chart.templateAll(t, crdServer, set))
-	for _, object := range chart.templateAll(t, "elsewhere", set+"name=second") {
-		require.NotContains(t, others, identity(object))
-		require.Equal(t, "second-apiserver", object.GetLabels()["app.kubernetes.io/part-of"], identity(object))
-		require.NotContains(t, fmt.Sprint(object.Object), "namespace:crd-apiserver", identity(object))
-		require.NotContains(t, fmt.Sprint(object.Object), "crd-apiserver.svc", identity(object))
-	}
-}
-
-// TestChartDescription finds every value in the README, and every image in what Artifact Hub reads.
-func TestChartDescription(t *testing.T) {
-	framework.Long(t, "Helm is built")
-	for name, set := range map[string]string{restaurantChart: "--set=mode=ha,webhook.enabled=true,restore=store", crdChart: "--set=mode=ha,restore=store"} {
-		t.Run(name, func(t *testing.T) {
-			chart := newChart(t, name)
-			rows := map[string]bool{}
-			readme := program(t, chart.env, chart.helm, "show", "readme", chart.dir)
-			for _, row := range regexp.MustCompile("(?m)^[|] `([^`]+)` [|]").FindAllStringSubmatch(readme, -1) {
-				rows[row[1]] = true
-			}
-			var values map[string]any
-			require.NoError(t, yaml.Unmarshal([]byte(program(t, chart.env, chart.helm, "show", "values", chart.dir)), &values))
-			require.Equal(t, documented(values, "", rows), rows)
-			var schema struct {
-				Properties struct{ Mode struct{ Enum []string } }
-			}
-			content, err := os.ReadFile(filepath.Join(chart.dir, "values.schema.json"))
-			require.NoError(t, err)
-			require.NoError(t, yaml.Unmarshal(content, &schema))
-			require.Contains(t, readme, "\n| `mode` | "+strings.Join(schema.Properties.Mode.Enum, ", ")+" |")
-
-			var metadata struct {
-				Icon        string
-				Annotations map[string]string
-			}
-			require.NoError(t, yaml.Unmarshal([]byte(program(t, chart.env, chart.helm, "show", "chart", chart.dir)), &metadata))
-			icon, err := os.ReadFile(filepath.Join(root, "artifacts", "chart", "icon.svg"))
-			require.NoError(t, err)
-			require.Equal(t, "data:image/svg+xml;base64,"+base64.StdEncoding.EncodeToString(icon), metadata.Icon)
-			require.Equal(t, "true", metadata.Annotations["artifacthub.io/prerelease"])
-			images := map[string]string{}
-			for _, template := range podTemplates(t, chart.templateAll(t, "elsewhere", set)) {
-				for _, container := range slices.Concat(template.Spec.InitContainers, template.Spec.Containers) {
-					image := container.Image
-					images[image[strings.LastIndex(image, "/")+1:strings.LastIndex(image, ":")]] = image
-				}
-			}
-			described := map[string]string{}
-			var listed []struct{ Name, Image string }
-			require.NoError(t, yaml.Unmarshal([]byte(metadata.Annotations["artifacthub.io/images"]), &listed))
-			for _, image := range listed {
-				described[image.Name] = image.Image
-			}
-			require.Equal(t, images, described)
-		})
-	}
-}
-
-// documented returns the paths of values: those that have a row of their own, or else what is below.
-func documented(values map[string]any, prefix string, rows map[string]bool) map[string]bool {
-	paths := map[string]bool{}
-	for key, value := range values {
-		path := prefix + key
-		below, isMap := value.(map[string]any)
-		if isMap && !rows[path] {
-			maps.Copy(paths, documented(below, path+".", rows))
-		} else {
-			paths[path] = true
-		}
-	}
-	return paths
-}
-
-// TestChartHooks finds hooks only where there is a server to examine or to unregister, in the order in which they need
-// each other.
-func TestChartHooks(t *testing.T) {
-	framework.Long(t, "Helm is built")
-	chart := newChart(t, restaurantChart)
-	hooks := func(set string) map[string]string {
-		t.Helper()
-		found := map[string]string{}
-		for _, object := range chart.templateAll(t, "elsewhere", "--set="+set) {
-			annotations := object.GetAnnotations()
-			if hook := annotations["helm.sh/hook"]; hook != "" {
-				require.Equal(t, "before-hook-creation,hook-succeeded", annotations["helm.sh/hook-delete-policy"])
-				require.Equal(t, "hook-succeeded,hook-failed", annotations["helm.sh/hook-output-log-policy"])
-				found[object.GetKind()+" "+object.GetName()] = hook + " " + annotations["helm.sh/hook-weight"]
-			}
-		}
-		return found
-	}
-	require.Equal(t, map[string]string{
-		"ServiceAccount unregister":                          "pre-delete -1",
-		"ClusterRole restaurant-apiserver:unregister":        "pre-delete -1",
-		"ClusterRoleBinding restaurant-apiserver:unregister": "pre-delete -1",
-		"NetworkPolicy unregister":                           "pre-delete -1",
-		"Job unregister":                                     "pre-delete 0",
-		"Pod doctor-test":                                    "test 0",
-	}, hooks("doctor.enabled=true"))
-	require.Equal(t, map[string]string{"Pod doctor-test": "test 0"}, hooks("doctor.enabled=true,unregister.enabled=false"))
-	require.Empty(t, hooks("mode=none,webhook.enabled=true"))
-	own := hooks("doctor.enabled=false")
-	require.Equal(t, "test -1", own["ServiceAccount doctor"])
-	require.NotContains(t, own, "CronJob doctor")
-}
-
 // byIdentity finds no object twice.
 func byIdentity(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
 	t.Helper()
@@ -398,34 +285,6 @@ func TestChartUpgrade(t *testing.T) {
 	require.Equal(t, set.UID, changed.UID)
 	require.Equal(t, "3Gi", changed.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().String())
 	require.Equal(t, set.Spec.VolumeClaimTemplates, changed.Spec.VolumeClaimTemplates)
-
-	// A restore, as the documentation says.
-	document, err := os.ReadFile(filepath.Join(root, "docs", "operations", "backup.md"))
-	require.NoError(t, err)
-	kubectl(t, "scale", "statefulset/etcd", "--replicas=0", "--namespace="+systemNamespace)
-	for _, step := range []struct{ source, want string }{{"store", "3 fetch restore"}, {"none", "3 "}} {
-		flags := "--reuse-values --force-conflicts --set restore=" + step.source
-		require.Contains(t, string(document), flags)
-		helm(append([]string{"upgrade", "restaurant", chart.dir}, strings.Fields(flags)...)...)
-		jsonpath := "--output=jsonpath={.spec.replicas} {.spec.template.spec.initContainers[*].name}"
-		require.Equal(t, step.want, kubectl(t, "get", "statefulset", "etcd", "--namespace="+systemNamespace, jsonpath))
-	}
-	// The last step of the replacement of a lost member undoes what came before.
-	kubectl(t, "patch", "statefulset/etcd", "--type=merge", `--patch={"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`, "--namespace="+systemNamespace)
-	kubectl(t, "set", "env", "statefulset/etcd", "INITIAL_CLUSTER_STATE=existing", "--namespace="+systemNamespace)
-	helm("upgrade", "restaurant", chart.dir, "--reuse-values", "--force-conflicts")
-	jsonpath := `--output=jsonpath={.spec.updateStrategy.type} {.spec.template.spec.containers[0].env[?(@.name=="INITIAL_CLUSTER_STATE")].value}`
-	require.Equal(t, "RollingUpdate new", kubectl(t, "get", "statefulset", "etcd", "--namespace="+systemNamespace, jsonpath))
-	changed, err = sets.Get(t.Context(), "etcd", metav1.GetOptions{})
-	require.NoError(t, err)
-
-	_, stderr, err := tryProgram(t.Context(), chart.env, chart.helm, "upgrade", "restaurant", chart.dir, "--set=mode=ha,etcd.storage.size=16Gi", "--namespace="+systemNamespace)
-	require.Error(t, err)
-	require.Regexp(t, `StatefulSet.apps \W+etcd\W+ is invalid: spec.volumeClaimTemplates: .*: field is immutable`, stderr)
-	unchanged, err := sets.Get(t.Context(), "etcd", metav1.GetOptions{})
-	require.NoError(t, err)
-	require.Equal(t, changed.UID, unchanged.UID)
-	require.Equal(t, changed.Generation, unchanged.Generation)
 }
 
 // TestChartUpgradeReusesValues runs the image of the chart, and what the operator has chosen.
@@ -582,64 +441,4 @@ func TestChartUninstall(t *testing.T) {
 	require.Contains(t, found, "v1.another.example.com")
 	_, err = framework.Dynamic(cp).Resource(things).List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
-}
-
-// TestChartFiles runs a server of the chart with all files that flags can name.
-func TestChartFiles(t *testing.T) {
-	framework.Long(t, "Helm is built")
-	chart := newChart(t, restaurantChart)
-	before, err := framework.Inventory(t.Context(), cp)
-	require.NoError(t, err)
-	kubectl(t, "create", "namespace", systemNamespace)
-	t.Cleanup(func() { chart.remove(t, before, systemNamespace) })
-	files := map[string]string{
-		"encryption.yaml": `apiVersion: apiserver.config.k8s.io/v1
-kind: EncryptionConfiguration
-resources:
-  - resources: ["*.restaurant.programming-kubernetes.info"]
-    providers: [{secretbox: {keys: [{name: first, secret: "` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `"}]}}]
-`,
-		"audit.yaml":     "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Request, verbs: [create]}]\n",
-		"tracing.yaml":   "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: 127.0.0.1:9\nsamplingRatePerMillion: 1\n",
-		"admission.yaml": "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: []\n",
-		"egress.yaml": `apiVersion: apiserver.k8s.io/v1beta1
-kind: EgressSelectorConfiguration
-egressSelections:
-  - {name: cluster, connection: {proxyProtocol: Direct}}
-`,
-	}
-	_, err = framework.Kube(cp).CoreV1().Secrets(systemNamespace).Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "files"}, StringData: files,
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	values := framework.File(t, `
-server:
-  extraVolumes: [{name: files, secret: {secretName: files}}]
-  extraVolumeMounts: [{name: files, mountPath: /etc/apiserver/files, readOnly: true}]
-  extraArgs:
-    - --encryption-provider-config=/etc/apiserver/files/encryption.yaml
-    - --audit-policy-file=/etc/apiserver/files/audit.yaml
-    - --audit-log-path=/var/lib/audit.log
-    - --tracing-config-file=/etc/apiserver/files/tracing.yaml
-    - --admission-control-config-file=/etc/apiserver/files/admission.yaml
-    - --egress-selector-config-file=/etc/apiserver/files/egress.yaml
-`)
-	program(t, chart.env, chart.helm, "install", "restaurant", chart.dir, "--values="+values, "--namespace="+systemNamespace)
-	machine := newMachine("files-")
-	machine.claims["apiserver-data"] = shortDirectory(t)
-	serve(t, machine.runAll(t, pods(t, systemNamespace, overlays()["standalone"])[serverName])[0])
-	kubectl(t, "create", "--filename="+framework.File(t, `{"apiVersion": "restaurant.programming-kubernetes.info/v1", "kind": "Topping", "metadata": {"name": "tomato", "annotations": {"note": "a-secret-of-the-cook"}}, "spec": {"cost": "1"}}`))
-
-	audit, err := os.ReadFile(filepath.Join(machine.claims["apiserver-data"], "audit.log"))
-	require.NoError(t, err)
-	require.Contains(t, string(audit), "a-secret-of-the-cook")
-	require.NoError(t, os.Remove(filepath.Join(machine.claims["apiserver-data"], "audit.log")))
-	require.NoError(t, filepath.WalkDir(machine.claims["apiserver-data"], func(path string, entry os.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		require.NotContains(t, string(content), "a-secret-of-the-cook", path)
-		return err
-	}))
 }

@@ -111,70 +111,11 @@ func runCRDServer(t *testing.T, machine *machine, namespace string, found map[st
 	return machine.runAll(t, found[crdServer])[0], secret
 }
 
-// TestCRDServerAgain uninstalls a release, and installs another under other names. That one serves the
-// same objects once it has their volume and the group leads to it. Meanwhile kube-apiserver serves the
-// group, without them.
-func TestCRDServerAgain(t *testing.T) {
-	framework.Long(t, "Helm is built, and pods are run")
-	chart := newChart(t, crdChart)
-	before, err := framework.Inventory(t.Context(), cp)
-	require.NoError(t, err)
-	const elsewhere = "elsewhere"
-	kubectl(t, "create", "namespace", crdServer)
-	kubectl(t, "create", "namespace", elsewhere)
-	t.Cleanup(func() { chart.remove(t, before, crdServer, elsewhere) })
-	things := defineThings(t)
-	client := framework.Dynamic(cp).Resource(things).Namespace(metav1.NamespaceDefault)
-	data := shortDirectory(t)
-	want := map[string]int{crdServer: 1, "crd-apiserver-certificates": 1}
-	serve := func(release, namespace, name string) *controlplane.Component {
-		t.Helper()
-		program(t, chart.env, chart.helm, "install", release, chart.dir, "--namespace="+namespace, "--set=groups={"+crdGroup+"},name="+name)
-		machine := newMachine(release + "-")
-		machine.claims["crd-apiserver-data"] = data
-		server, secret := runCRDServer(t, machine, namespace, pods(t, namespace, want))
-		register(t, namespace, server, secret.Data["ca.crt"])
-		return server
-	}
-	server := serve("first", crdServer, "crd")
-	_, err = client.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{"apiVersion": crdGroup + "/v1", "kind": "Thing", "metadata": map[string]any{"name": "one"}}}, metav1.CreateOptions{})
-	require.NoError(t, err)
-
-	chart.uninstall(t, "first", crdServer)
-	require.NoError(t, server.Stop())
-	controlplane.Eventually(t, func() error {
-		if _, err := client.Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("kube-apiserver does not serve the group by itself: %w", err)
-		}
-		return nil
-	})
-
-	// The kept volume belongs to the former release.
-	_, stderr, err := tryProgram(t.Context(), chart.env, chart.helm, "install", "renamed", chart.dir, "--namespace="+crdServer, "--set=groups={"+crdGroup+"}")
-	require.Error(t, err)
-	require.Contains(t, stderr, "invalid ownership metadata")
-	program(t, chart.env, chart.helm, "install", "renamed", chart.dir, "--namespace="+crdServer, "--set=groups={"+crdGroup+"}", "--take-ownership")
-	chart.uninstall(t, "renamed", crdServer)
-	serve("second", elsewhere, "second")
-	controlplane.Eventually(t, func() error {
-		_, err := client.Get(t.Context(), "one", metav1.GetOptions{})
-		return err
-	})
-	require.NoError(t, client.Delete(t.Context(), "one", metav1.DeleteOptions{}))
-}
-
 // TestCRDServerWithHA has all pods admitted, of every component.
 func TestCRDServerWithHA(t *testing.T) {
 	framework.Long(t, "pods are run")
 	install(t, crdKustomization(t, "ha", "backup-etcd", "doctor"))
 	pods(t, crdServer, map[string]int{crdServer: 3, "crd-apiserver-certificates": 1, "etcd": 3, "etcd-certificates": 1})
-}
-
-// TestCRDServerWithExternalEtcd has all pods admitted.
-func TestCRDServerWithExternalEtcd(t *testing.T) {
-	framework.Long(t, "pods are run")
-	install(t, crdOverlay("external-etcd"))
-	pods(t, crdServer, map[string]int{crdServer: 3, "crd-apiserver-certificates": 1})
 }
 
 // defineThings creates a definition, which goes with the test.

@@ -17,23 +17,18 @@ limitations under the License.
 package deploy
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	typed "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
@@ -77,76 +72,10 @@ func TestHighAvailability(t *testing.T) {
 	ha.restaurant = serve(t, ha.servers[0])
 	require.NoError(t, fixture.CreateToppings(t.Context(), versioned.NewForConfigOrDie(cp.RESTConfig()), "tomato", "basil"))
 
-	t.Run("lost member", ha.testLostMember)
-	t.Run("lost data of a member", ha.testLostData)
 	t.Run("renewed certificates", ha.testRenewedCertificates)
 	t.Run("metrics", ha.testMetrics)
 	t.Run("requests of every kind", ha.testRequests)
-	t.Run("lost authorities", ha.testLostAuthorities)
 	t.Run("permissions", testPermissions)
-}
-
-// testLostMember stores something while one of three members is gone.
-func (ha *highAvailability) testLostMember(t *testing.T) {
-	ha.members[0].Kill()
-	controlplane.Eventually(t, func() error {
-		_, err := ha.restaurant.Toppings().Patch(t.Context(), "tomato", types.MergePatchType, []byte(`{"metadata":{"labels":{"stored":"by-two"}}}`), metav1.PatchOptions{})
-		return err
-	})
-	require.NoError(t, ha.members[0].Start(t.Context()))
-}
-
-// testLostData replaces a member whose volume is gone, as the documentation says.
-func (ha *highAvailability) testLostData(t *testing.T) {
-	const lost = "etcd-1"
-	secret := awaitSecret(t, framework.Kube(cp), "etcd-client").Data
-	certificate, err := tls.X509KeyPair(secret["tls.crt"], secret["tls.key"])
-	require.NoError(t, err)
-	authorities := x509.NewCertPool()
-	require.True(t, authorities.AppendCertsFromPEM(secret["ca.crt"]))
-	etcd, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{fmt.Sprintf("https://localhost:%d", ha.port(t, "etcd-0", "2379"))},
-		TLS:       &tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: authorities, MinVersion: tls.VersionTLS12},
-		Logger:    zap.NewNop(),
-	})
-	require.NoError(t, err)
-	defer etcd.Close()
-
-	ha.members[1].Kill()
-	claim := "data-" + lost
-	require.NoError(t, os.RemoveAll(filepath.Join(ha.claims[claim], "data")))
-	members, err := etcd.MemberList(t.Context())
-	require.NoError(t, err)
-	require.Len(t, members.Members, 3)
-	for _, member := range members.Members {
-		if member.Name == lost {
-			// Those that have just been connected do not count as healthy yet.
-			controlplane.Eventually(t, func() error {
-				_, err := etcd.MemberRemove(t.Context(), member.ID)
-				return err
-			})
-		}
-	}
-	controlplane.Eventually(t, func() error {
-		_, err := etcd.MemberAdd(t.Context(), []string{fmt.Sprintf("https://localhost:%d", ha.port(t, lost, "2380"))})
-		return err
-	})
-	pod, err := framework.Kube(cp).CoreV1().Pods(systemNamespace).Get(t.Context(), lost, metav1.GetOptions{})
-	require.NoError(t, err)
-	for i, variable := range pod.Spec.Containers[0].Env {
-		if variable.Name == "INITIAL_CLUSTER_STATE" {
-			pod.Spec.Containers[0].Env[i].Value = "existing"
-		}
-	}
-	replaced := newMachine("replaced-")
-	replaced.ports, replaced.claims = ha.ports, ha.claims
-	ha.members[1] = replaced.runAll(ha.t, []corev1.Pod{*pod})[0]
-	// It goes on with what it was given when the variable is as before.
-	ha.members[1].Kill()
-	again := newMachine("again-")
-	again.ports, again.claims = ha.ports, ha.claims
-	pod.Spec.Containers[0].Env[len(pod.Spec.Containers[0].Env)-1].Value = "new"
-	ha.members[1] = again.runAll(ha.t, []corev1.Pod{*pod})[0]
 }
 
 // testRenewedCertificates starts a member and a replica when all certificates that the
@@ -227,24 +156,4 @@ func handshake(t *testing.T, address string, pair map[string][]byte) error {
 		return nil
 	}
 	return err
-}
-
-// testLostAuthorities empties the Secrets of both certificate authorities. The pods make others.
-func (ha *highAvailability) testLostAuthorities(t *testing.T) {
-	secrets := framework.Kube(cp).CoreV1().Secrets(systemNamespace)
-	for _, name := range []string{"apiserver-serving-ca", "etcd-ca"} {
-		before := awaitSecret(t, framework.Kube(cp), name)
-		require.NotEmpty(t, before.Data["ca.key"])
-		_, err := secrets.Patch(t.Context(), name, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{})
-		require.NoError(t, err)
-		controlplane.Eventually(t, func() error {
-			secret := awaitSecret(t, framework.Kube(cp), name)
-			if len(secret.Data["ca.key"]) == 0 || bytes.Equal(secret.Data["ca.key"], before.Data["ca.key"]) {
-				return fmt.Errorf("%s has no new certificate authority", name)
-			}
-			return nil
-		})
-	}
-	// kube-apiserver trusts the new one.
-	require.NoError(t, cp.WaitAvailable(t.Context()))
 }

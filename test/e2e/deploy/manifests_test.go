@@ -18,7 +18,6 @@ package deploy
 
 import (
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -38,24 +37,6 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/server"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/groups/restaurant"
 )
-
-// TestManifestsSayWhy looks for a comment at the top of every manifest.
-func TestManifestsSayWhy(t *testing.T) {
-	var manifests []string
-	for _, pattern := range []string{"deploy/*/*.yaml", "deploy/*/*/*.yaml", "crd-apiserver/*/*.yaml", "crd-apiserver/*/*/*.yaml"} {
-		found, err := filepath.Glob(filepath.Join(root, "artifacts", pattern))
-		require.NoError(t, err)
-		require.NotEmpty(t, found, pattern)
-		manifests = append(manifests, found...)
-	}
-	require.Greater(t, len(manifests), 40)
-	for _, manifest := range manifests {
-		content, err := os.ReadFile(manifest)
-		require.NoError(t, err)
-		_, afterLicence, _ := strings.Cut(string(content), "\n\n")
-		require.True(t, strings.HasPrefix(afterLicence, "# "), "%s does not say why it is there.", manifest)
-	}
-}
 
 // workload is a pod template of an overlay.
 type workload struct {
@@ -122,38 +103,6 @@ func required(t *testing.T, file, module string) string {
 	return string(match[1])
 }
 
-// TestHostsOfCertificates finds every name that leads to a member of etcd in the
-// certificate.
-func TestHostsOfCertificates(t *testing.T) {
-	var hosts []string
-	reached := map[string]bool{}
-	for _, workload := range workloads(t, render(t, overlayDirectory("ha"))) {
-		container := workload.spec.Containers[0]
-		values := container.Args
-		for _, variable := range container.Env {
-			values = append(values, variable.Value)
-		}
-		for _, value := range values {
-			if names, found := strings.CutPrefix(value, "--certificate=etcd-server="); found {
-				hosts = strings.Split(names, ",")
-			}
-			for _, address := range regexp.MustCompile(`https://[^,]+`).FindAllString(value, -1) {
-				for _, pod := range []string{"etcd-0", "etcd-1", "etcd-2"} {
-					parsed, err := url.Parse(strings.ReplaceAll(address, "$(POD_NAME)", pod))
-					require.NoError(t, err)
-					reached[parsed.Hostname()] = true
-				}
-			}
-		}
-	}
-	delete(reached, "0.0.0.0") // Where they listen.
-	require.Len(t, reached, 3)
-	for host := range reached {
-		require.Contains(t, hosts, host)
-	}
-	require.Contains(t, hosts, "localhost", "That is for etcdctl.")
-}
-
 // TestTimeToStop leaves a replica the time to stop in order.
 func TestTimeToStop(t *testing.T) {
 	const (
@@ -200,13 +149,6 @@ func TestFlagsInTheEnvironment(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestStartupProbes gives up later than the server itself, which says why.
-func TestStartupProbes(t *testing.T) {
-	const startupTimeout = 5 * time.Minute // the default of --startup-timeout
-	probe := workloads(t, render(t, overlayDirectory("standalone")))[0].spec.Containers[0].StartupProbe
-	require.Greater(t, time.Duration(probe.PeriodSeconds*probe.FailureThreshold)*time.Second, startupTimeout)
 }
 
 // TestSelectors looks for the pods that Services, budgets and spread constraints select.

@@ -17,9 +17,7 @@ limitations under the License.
 package deploy
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -55,8 +53,8 @@ func monitoringKinds(t *testing.T) {
 	kubectl(t, "wait", "--for=condition=Established", "--timeout="+controlplane.Patience.String(), file)
 }
 
-// testMetrics reads metrics as Prometheus does, and looks for those that the alerts and
-// the dashboard ask for.
+// testMetrics reads metrics as Prometheus does, and looks for those that the alerts ask for.
+// "make test-dashboard" looks for those of the dashboard.
 func (ha *highAvailability) testMetrics(t *testing.T) {
 	published := series{}
 	for _, server := range ha.servers {
@@ -73,13 +71,6 @@ func (ha *highAvailability) testMetrics(t *testing.T) {
 	rules, alerts := alertRules(t)
 	for name, expression := range rules {
 		t.Run(name, func(t *testing.T) { published.check(t, expression) })
-	}
-	for title, expressions := range dashboard(t) {
-		t.Run(title, func(t *testing.T) {
-			for _, expression := range expressions {
-				published.check(t, expression)
-			}
-		})
 	}
 
 	document, err := os.ReadFile(filepath.Join(root, "docs", "operations", "runbooks.md"))
@@ -102,10 +93,9 @@ kube_cronjob_status_last_schedule_time{namespace="restaurant-system",cronjob="ba
 kube_cronjob_status_last_successful_time{namespace="restaurant-system",cronjob="backup"} 1.7e+09
 `
 
-// embeddedMetrics are those of a server with an embedded etcd and --snapshot-schedule.
+// embeddedMetrics are those of a server with an embedded etcd.
 const embeddedMetrics = `
 apiserver_embedded_etcd_quota_bytes{server="apiserver"} 2.1e+09
-apiserver_embedded_etcd_snapshot_timestamp_seconds{server="apiserver"} 1.7e+09
 `
 
 // scrape returns the metrics of a replica, read as the ServiceMonitor tells Prometheus to.
@@ -242,28 +232,4 @@ func alertRules(t *testing.T) (expressions map[string]string, names []string) {
 	}
 	require.NotEmpty(t, names)
 	return expressions, names
-}
-
-// dashboard returns the expressions of each panel by its title.
-func dashboard(t *testing.T) map[string][]string {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, "artifacts", "deploy", "components", "monitoring", "apiserver.json"))
-	require.NoError(t, err)
-	var board struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
-		}
-	}
-	decoder := json.NewDecoder(bytes.NewReader(content))
-	require.NoError(t, decoder.Decode(&board))
-	panels := map[string][]string{}
-	for _, panel := range board.Panels {
-		require.NotContains(t, panels, panel.Title)
-		for _, target := range panel.Targets {
-			panels[panel.Title] = append(panels[panel.Title], target.Expr)
-		}
-	}
-	require.NotEmpty(t, panels)
-	return panels
 }

@@ -18,7 +18,6 @@ package deploy
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -27,7 +26,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -56,16 +54,6 @@ func overlays() map[string]map[string]int {
 
 func overlayDirectory(overlay string) string {
 	return filepath.Join(root, "artifacts", "deploy", "overlays", overlay)
-}
-
-// TestOverlaysAreAll fails when there is an overlay that no test knows.
-func TestOverlaysAreAll(t *testing.T) {
-	entries, err := os.ReadDir(overlayDirectory(""))
-	require.NoError(t, err)
-	for _, entry := range entries {
-		require.Contains(t, overlays(), entry.Name())
-	}
-	require.Len(t, entries, len(overlays()))
 }
 
 // TestApply applies every overlay in both ways, twice, and deletes it. All pods are
@@ -115,29 +103,6 @@ func versions(t *testing.T, dir string) map[string]string {
 	return versions
 }
 
-// TestRestrictedProfile shows that the namespace does not admit what the pods of the
-// other tests had to be without.
-func TestRestrictedProfile(t *testing.T) {
-	install(t, overlayDirectory("standalone"))
-	for name, change := range map[string]func(*corev1.PodSpec){
-		"allowPrivilegeEscalation != false": func(spec *corev1.PodSpec) {
-			spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil
-		},
-		"unrestricted capabilities": func(spec *corev1.PodSpec) { spec.Containers[0].SecurityContext.Capabilities = nil },
-		"runAsNonRoot != true":      func(spec *corev1.PodSpec) { spec.SecurityContext.RunAsNonRoot = nil },
-		"seccompProfile":            func(spec *corev1.PodSpec) { spec.SecurityContext.SeccompProfile = nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			pod := pods(t, systemNamespace, overlays()["standalone"])[serverName][0]
-			copied := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "copy"}, Spec: pod.Spec}
-			change(&copied.Spec)
-			_, err := framework.Kube(cp).CoreV1().Pods(systemNamespace).Create(t.Context(), copied, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			require.True(t, apierrors.IsForbidden(err), err)
-			require.ErrorContains(t, err, `violates PodSecurity "restricted:latest": `+name)
-		})
-	}
-}
-
 // serve has kube-apiserver send requests for the group to a server and returns a client.
 func serve(t *testing.T, server *controlplane.Component) typed.RestaurantV1Interface {
 	t.Helper()
@@ -171,32 +136,6 @@ func shortDirectory(t *testing.T) string {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	return dir
-}
-
-// TestExternalEtcd runs two replicas on an etcd that is somebody else's.
-func TestExternalEtcd(t *testing.T) {
-	framework.Long(t, "pods are run")
-	install(t, overlayDirectory("external-etcd"))
-	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "restaurant"})
-	require.NoError(t, err)
-	_, err = framework.Kube(cp).CoreV1().Secrets(systemNamespace).Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "etcd-client"},
-		Data:       map[string][]byte{"ca.crt": cp.PKI.ServingCA.CertPEM(), "tls.crt": issued.Cert, "tls.key": issued.Key},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-
-	machine := newMachine("external-")
-	for i := range 3 {
-		machine.addresses[fmt.Sprintf("https://etcd-%d.example.com:2379", i)] = cp.Etcd.URL()
-	}
-	servers := machine.runAll(t, pods(t, systemNamespace, overlays()["external-etcd"])[serverName][:2])
-	restaurant := serve(t, servers[0])
-	require.NoError(t, fixture.CreateToppings(t.Context(), versioned.NewForConfigOrDie(cp.RESTConfig()), "basil"))
-	serve(t, servers[1])
-	_, err = restaurant.Toppings().Get(t.Context(), "basil", metav1.GetOptions{})
-	require.NoError(t, err)
-	// The etcd is not uninstalled with the server.
-	require.NoError(t, restaurant.Toppings().Delete(t.Context(), "basil", metav1.DeleteOptions{}))
 }
 
 // TestRemovedVersion takes a version out of an installation, as a later release does.
@@ -253,62 +192,4 @@ func TestDocumentedPrometheus(t *testing.T) {
 		}
 	}
 	require.Equal(t, 5, labelled)
-}
-
-// TestDocumentedKustomization renders what the documentation says to write, with keys for
-// encryption. Upgrades apply only what has the label.
-func TestDocumentedKustomization(t *testing.T) {
-	example := func(page, beginning string) string {
-		t.Helper()
-		document, err := os.ReadFile(filepath.Join(root, "docs", "operations", page))
-		require.NoError(t, err)
-		_, rest, found := strings.Cut(string(document), "```yaml\n"+beginning)
-		require.True(t, found, beginning)
-		content, _, _ := strings.Cut(rest, "```\n")
-		return content
-	}
-	dir := t.TempDir()
-	installation := example("install.md", "# restaurant/kustomization.yaml\n")
-	const overlay = "../artifacts/deploy/overlays/ha"
-	require.Contains(t, installation, overlay)
-	installation = strings.Replace(installation, overlay, deployDirectory(t, dir, "overlays/ha"), 1)
-	for name, content := range map[string]string{
-		"kustomization.yaml": installation + "secretGenerator:\n" + example("encryption.md", "secretGenerator:\n"),
-		"encryption.yaml":    example("encryption.md", "# restaurant/encryption.yaml\n"),
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
-	}
-
-	images := map[string]int{}
-	var keys corev1.Secret
-	for _, object := range render(t, dir) {
-		require.Equal(t, "restaurant-apiserver", object.GetLabels()["app.kubernetes.io/part-of"], "%s %s", object.GetKind(), object.GetName())
-		if object.GetKind() == "Secret" && object.Object["data"] != nil {
-			convert(t, object, &keys)
-		}
-		containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
-		require.NoError(t, err)
-		for _, container := range containers {
-			images[container.(map[string]any)["image"].(string)]++
-		}
-	}
-	require.Equal(t, 2, images["registry.example.com/restaurant/apiserver:v0.37.0"], "%v", maps.Keys(images))
-	require.Len(t, images, 2)
-
-	require.Contains(t, keys.Data, "encryption.yaml")
-	for _, workload := range workloads(t, render(t, dir)) {
-		if workload.name != "apiserver" {
-			continue
-		}
-		server := workload.spec.Containers[0]
-		require.Contains(t, server.VolumeMounts, corev1.VolumeMount{Name: "encryption", MountPath: "/etc/apiserver/encryption", ReadOnly: true})
-		require.Contains(t, server.Args, "--encryption-provider-config=/etc/apiserver/encryption/encryption.yaml")
-		require.Contains(t, server.Args, "--encryption-provider-config-automatic-reload=true")
-		require.Contains(t, server.Args, "--secure-port=8443", "Its other arguments are still there.")
-		for _, volume := range workload.spec.Volumes {
-			if volume.Name == "encryption" {
-				require.Equal(t, keys.Name, volume.Secret.SecretName)
-			}
-		}
-	}
 }

@@ -51,16 +51,12 @@ type machine struct {
 	ports map[string]int
 	// claims are directories for PersistentVolumeClaims.
 	claims map[string]string
-	// addresses replaces addresses of what is not a pod.
-	addresses map[string]string
 	// flags are added to those of a container, and variables to those of a pod.
 	flags, variables map[string][]string
-	// changeFile, if it is set, changes a file of a ConfigMap.
-	changeFile func(path string)
 }
 
 func newMachine(prefix string) *machine {
-	return &machine{prefix: prefix, ports: map[string]int{}, claims: map[string]string{}, addresses: map[string]string{}, flags: map[string][]string{}, variables: map[string][]string{}}
+	return &machine{prefix: prefix, ports: map[string]int{}, claims: map[string]string{}, flags: map[string][]string{}, variables: map[string][]string{}}
 }
 
 // port returns the port of this machine for one of a pod.
@@ -103,9 +99,6 @@ func (m *machine) run(t *testing.T, pod corev1.Pod) *controlplane.Component {
 			require.True(t, found, "%s of %s is not defined.", reference, pod.Name)
 			return value
 		})
-		for from, to := range m.addresses {
-			argument = strings.ReplaceAll(argument, from, to)
-		}
 		for mount, dir := range paths {
 			argument = strings.ReplaceAll(argument, "="+mount+"/", "="+dir+"/")
 		}
@@ -241,9 +234,6 @@ func (m *machine) volume(t *testing.T, pod corev1.Pod, name string) string {
 			for file, content := range config.Data {
 				path := filepath.Join(dir, file)
 				require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-				if m.changeFile != nil {
-					m.changeFile(path)
-				}
 			}
 			return dir
 		case volume.PersistentVolumeClaim != nil:

@@ -17,13 +17,12 @@ limitations under the License.
 package doctor
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"encoding/base64"
-	"errors"
-	"io"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -95,20 +94,17 @@ subjects: [{kind: ServiceAccount, namespace: `+serverNamespace+`, name: doctor}]
 
 func untar(t *testing.T, file string) map[string]string {
 	t.Helper()
-	archive, err := os.Open(file)
-	require.NoError(t, err)
-	defer archive.Close()
-	compressed, err := gzip.NewReader(archive)
-	require.NoError(t, err)
+	dir := t.TempDir()
+	output, err := exec.CommandContext(t.Context(), "tar", "-xzf", file, "-C", dir).CombinedOutput()
+	require.NoError(t, err, "%s", output)
 	files := map[string]string{}
-	for reader := tar.NewReader(compressed); ; {
-		header, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			return files
+	require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
 		}
-		require.NoError(t, err)
-		content, err := io.ReadAll(reader)
-		require.NoError(t, err)
-		files[header.Name] = string(content)
-	}
+		content, err := os.ReadFile(path)
+		files[strings.TrimPrefix(path, dir+"/")] = string(content)
+		return err
+	}))
+	return files
 }

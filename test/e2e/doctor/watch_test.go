@@ -67,14 +67,3 @@ func TestWatch(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	require.NoError(t, cmd.Wait(), stderr.String())
 }
-
-func TestFlagsOfWatch(t *testing.T) {
-	for flags, want := range map[string]string{
-		"--watch=-1s":                     "--watch must be longer than nothing, for instance 5m",
-		"--watch=1s --bundle=/tmp/unused": "--bundle is written once: leave out --watch",
-	} {
-		code, _, stderr := framework.Tool(t, cp, nil, append([]string{"doctor"}, strings.Fields(flags)...)...)
-		require.Equal(t, 1, code)
-		require.Equal(t, "Error: "+want+"\n", stderr)
-	}
-}

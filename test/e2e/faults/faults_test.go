@@ -29,7 +29,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +38,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -61,8 +59,6 @@ const (
 	longestCalm  = 2 * time.Second
 	// slowness is what a slow network adds to each packet.
 	slowness = 50 * time.Millisecond
-	// nearlyFull is when the embedded etcd accepts no writes.
-	nearlyFull = 64 << 20
 	// checkTimeout bounds the search for an order of the requests for one object.
 	checkTimeout = 2 * time.Minute
 )
@@ -79,14 +75,13 @@ func number(t *testing.T, variable string, fallback int) int {
 	return n
 }
 
-// TestReplicas breaks two replicas, their external etcd with its disk, the networks between
-// them and to a webhook, and kube-apiserver, and replaces certificates.
+// TestReplicas breaks two replicas, their external etcd, the networks between them, and kube-apiserver.
 func TestReplicas(t *testing.T) {
 	framework.Long(t, "TestEmbedded is the short one")
 	c := newCampaign(t, "storage", 2)
 	etcd := c.cp.Component("storage")
 	client := framework.EtcdClient(t, c.cp, etcd)
-	faults := slices.Concat(c.faultsOf(c.servers[0]), c.faultsOf(c.servers[1]), c.faultsOf(etcd), c.faultsOf(c.cp.KubeAPIServer), c.webhookFaults(), []fault{
+	faults := slices.Concat(c.faultsOf(c.servers[0]), c.faultsOf(c.servers[1]), c.faultsOf(etcd), c.faultsOf(c.cp.KubeAPIServer), []fault{
 		{"kill all replicas", func() { c.killAndStart(c.servers...) }},
 		{"kill all replicas and etcd", func() { c.killAndStart(slices.Concat(c.servers, []*controlplane.Component{etcd})...) }},
 		{"compact etcd", func() {
@@ -99,45 +94,17 @@ func TestReplicas(t *testing.T) {
 			leases := kubernetes.NewForConfigOrDie(c.cp.RESTConfig()).CoordinationV1().Leases("restaurant-system")
 			require.NoError(t, leases.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 		}},
-		c.servingFault(c.servers[0]), c.servingFault(c.servers[1]), c.servingFault(etcd), c.clientFault(), c.frontProxyFault(),
-		c.drillFault(etcd),
 	})
 	for i, link := range c.links {
 		faults = append(faults, c.networkFaults(fmt.Sprintf("replica %d's network to etcd", i), link)...)
 	}
-	if c.disk != nil {
-		faults = append(faults, c.disk.faultsOf(c, etcd)...)
-	}
-	c.staleReads(c.run(faults))
+	c.run(faults)
 }
 
-// TestEmbedded breaks a server with an etcd in its process, and its disk.
+// TestEmbedded breaks a server with an etcd in its process.
 func TestEmbedded(t *testing.T) {
 	c := newCampaign(t, "", 1)
-	server := c.servers[0]
-	faults := slices.Concat(c.faultsOf(server), c.faultsOf(c.cp.KubeAPIServer), c.webhookFaults(), []fault{
-		c.servingFault(server), c.frontProxyFault(), c.restoreFault(server),
-	})
-	if c.disk != nil {
-		faults = append(faults, fault{"nearly fill the disk of " + server.Name(), func() {
-			pid := server.PID()
-			free := c.disk.fill(nearlyFull)
-			defer func() { require.Equal(t, pid, server.PID(), "The server has ended.") }()
-			defer free()
-			controlplane.Eventually(t, func() error {
-				err := c.write(c.Context(), c.toppings[0])
-				if !apierrors.IsServiceUnavailable(err) {
-					return fmt.Errorf("a write to a disk that is nearly full gets: %w", err)
-				}
-				return nil
-			})
-			_, err := c.toppings[0].List(c.Context(), metav1.ListOptions{})
-			require.NoError(t, err)
-			c.sleep(longestFault)
-		}})
-		faults = append(faults, c.disk.faultsOf(c, server)...)
-	}
-	c.run(faults)
+	c.run(slices.Concat(c.faultsOf(c.servers[0]), c.faultsOf(c.cp.KubeAPIServer)))
 }
 
 // fault is something that goes wrong, and is repaired.
@@ -155,13 +122,9 @@ type campaign struct {
 	configs []*rest.Config
 	// toppings are those of each server, and of kube-apiserver.
 	toppings []typed.ToppingInterface
-	// disk is what objects are stored on, if this user may mount one; data, the directory
-	// of the etcd in the process of the server.
-	disk   *disk
-	data   string
-	load   *workload
-	seed   uint64
-	random *rand.Rand
+	load     *workload
+	seed     uint64
+	random   *rand.Rand
 }
 
 // newCampaign starts servers with the etcd of that name, or with their own.
@@ -178,8 +141,6 @@ func newCampaign(t *testing.T, etcd string, servers int) *campaign {
 		require.NoError(t, err)
 		c.servers = append(c.servers, server)
 		if etcd == "" {
-			c.mount(server)
-			server.SetFlags("--data-dir=" + c.data)
 			continue
 		}
 		link := newLink(t, strings.TrimPrefix(c.cp.Component(etcd).URL(), "https://"))
@@ -187,8 +148,6 @@ func newCampaign(t *testing.T, etcd string, servers int) *campaign {
 		c.links = append(c.links, link)
 	}
 	if etcd != "" {
-		c.mount(c.cp.Component(etcd))
-		c.cp.Component(etcd).SetFlags("--data-dir=" + c.data)
 		require.NoError(t, c.cp.Component(etcd).Start(t.Context()))
 	}
 	for _, server := range c.servers {
@@ -204,15 +163,10 @@ func newCampaign(t *testing.T, etcd string, servers int) *campaign {
 	return c
 }
 
-// mount gives a component that stores objects a directory, on a disk of its own.
-func (c *campaign) mount(component *controlplane.Component) {
-	root := filepath.Join(component.Dir(), "disk")
-	if os.Geteuid() == 0 {
-		c.disk = newDisk(c.T, root)
-	} else {
-		c.Log("Only root may mount disks: nothing is going to happen to them.")
+func (c *campaign) setLinks(condition condition) {
+	for _, link := range c.links {
+		link.set(condition)
 	}
-	c.data = filepath.Join(root, "first")
 }
 
 // sleep waits for a random time.
@@ -223,7 +177,7 @@ func (c *campaign) sleep(longest time.Duration) {
 // faultsOf are what can go wrong with a process.
 func (c *campaign) faultsOf(component *controlplane.Component) []fault {
 	name := component.Name()
-	return append(c.clockFault(component), []fault{
+	return []fault{
 		{"kill " + name, func() { c.killAndStart(component) }},
 		{"kill " + name + " while it starts", func() {
 			component.Kill()
@@ -241,7 +195,7 @@ func (c *campaign) faultsOf(component *controlplane.Component) []fault {
 			c.sleep(longestFault)
 			require.NoError(c, syscall.Kill(pid, syscall.SIGCONT))
 		}},
-	}...)
+	}
 }
 
 // networkFaults are what can go wrong with a network.

@@ -209,13 +209,6 @@ func settle(operations []porcupine.Operation) (settled, unseen []porcupine.Opera
 	return settled, unseen
 }
 
-// append records what is known to have been so at a moment between two times.
-func (h *history) append(operation porcupine.Operation) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.operations = append(h.operations, operation)
-}
-
 func describe(operations []porcupine.Operation) string {
 	slices.SortFunc(operations, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
 	var out strings.Builder

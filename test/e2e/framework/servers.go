@@ -70,20 +70,6 @@ func WaitForLog(t *testing.T, component *controlplane.Component, want string) {
 	})
 }
 
-// WaitEnded waits until a component has ended by itself, and returns the way it ended.
-func WaitEnded(t *testing.T, component *controlplane.Component) string {
-	t.Helper()
-	controlplane.Eventually(t, func() error {
-		if pid := component.PID(); pid != 0 {
-			return fmt.Errorf("%s still runs as process %d", component.Name(), pid)
-		}
-		return nil
-	})
-	_, how, _ := strings.Cut(component.WaitReady(t.Context()).Error(), " ended by itself, ")
-	how, _, _ = strings.Cut(how, ":")
-	return how
-}
-
 // ConfigFor returns a client configuration for a user at a component. An administrator is in the
 // group system:masters.
 func ConfigFor(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component, user string, groups ...string) *rest.Config {

@@ -46,8 +46,7 @@ const (
 
 // Ports of every proxy server and agent. Each host has one of either.
 const (
-	serverPort = 8131 + iota // The one that the samples name.
-	agentPort
+	agentPort = 8132 + iota
 	adminPort
 	healthPort
 )
@@ -55,13 +54,12 @@ const (
 // tunnel leads from a host to all that its agent reaches. The agent connects to the
 // proxy server, never the other way round.
 type tunnel struct {
-	dir, mode     string
+	dir           string
 	server, agent *controlplane.Component
 }
 
-// newTunnel adds a proxy server and its agent, which are not started. The mode is one
-// of the proxy server's, and the name of a sample.
-func newTunnel(t *testing.T, cp *controlplane.ControlPlane, name, mode string, from, to *network.Host) *tunnel {
+// newTunnel adds a proxy server and its agent, which are not started.
+func newTunnel(t *testing.T, cp *controlplane.ControlPlane, name string, from, to *network.Host) *tunnel {
 	t.Helper()
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("install Debian's package openssl: ", err)
@@ -75,20 +73,13 @@ func newTunnel(t *testing.T, cp *controlplane.ControlPlane, name, mode string, f
 	file := func(name string) string { return filepath.Join(dir, name) }
 
 	serverArgs := []string{
-		"--mode=" + mode,
+		"--mode=grpc", "--uds-name=" + file("proxy.sock"), "--server-port=0",
 		"--cluster-ca-cert=" + file("ca.crt"), "--cluster-cert=" + file("server.crt"), "--cluster-key=" + file("server.key"),
 		"--agent-bind-address=" + from.Address(), fmt.Sprintf("--agent-port=%d", agentPort),
 		fmt.Sprintf("--admin-port=%d", adminPort),
 		"--health-bind-address=127.0.0.1", fmt.Sprintf("--health-port=%d", healthPort),
 	}
-	if mode == "grpc" {
-		serverArgs = append(serverArgs, "--uds-name="+file("proxy.sock"), "--server-port=0")
-	} else {
-		serverArgs = append(serverArgs,
-			"--server-ca-cert="+file("ca.crt"), "--server-cert="+file("server.crt"), "--server-key="+file("server.key"),
-			"--server-bind-address=127.0.0.1", fmt.Sprintf("--server-port=%d", serverPort))
-	}
-	tunnel := &tunnel{dir: dir, mode: mode}
+	tunnel := &tunnel{dir: dir}
 	tunnel.server, err = cp.NewProgram(name+"-server", controlplane.Program{
 		Binary: "proxy-server", Args: serverArgs, Host: from, Check: answers(from, "/healthz"),
 	})
@@ -148,11 +139,6 @@ func (t *tunnel) egressFlag(test *testing.T, sample string, without ...string) s
 	config.EgressSelections = slices.DeleteFunc(config.EgressSelections, func(selection apiserverv1beta1.EgressSelection) bool {
 		return slices.Contains(without, selection.Name)
 	})
-	if t.mode == "http-connect" {
-		for i := range config.EgressSelections {
-			config.EgressSelections[i].Connection = t.readSample(test, "http-connect.yaml").EgressSelections[0].Connection
-		}
-	}
 	content, err := yaml.Marshal(config)
 	require.NoError(test, err)
 	path := filepath.Join(t.dir, strings.Join(append(without, sample), "-"))

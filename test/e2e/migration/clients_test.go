@@ -18,7 +18,6 @@ package migration
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -35,7 +34,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -46,7 +44,6 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
-	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // errPruned says that kube-apiserver does not know a new field yet.
@@ -76,6 +73,43 @@ type clients struct {
 	requests int
 	slowest  time.Duration
 	failed   []error
+}
+
+// failures are what has failed, and when.
+type failures struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (f *failures) add(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = append(f.all, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// list returns the first: there can be more than a test's message has room for.
+func (f *failures) list() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.all[:min(10, len(f.all))])
+}
+
+// reads counts what fails of reads, also what client-go then tries again.
+type reads struct {
+	http.RoundTripper
+	*failures
+}
+
+func (r reads) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := r.RoundTripper.RoundTrip(request)
+	switch {
+	case request.Method != http.MethodGet || request.Context().Err() != nil:
+	case err != nil:
+		r.add("%s: %v", request.URL, err)
+	case response.StatusCode != http.StatusOK:
+		r.add("%s: %s", request.URL, response.Status)
+	}
+	return response, err
 }
 
 // startClients starts one that writes and one that reads.
@@ -362,42 +396,6 @@ func (f *follower) run(ctx context.Context, pizzas dynamic.ResourceInterface) er
 		last = version
 	}
 	return nil
-}
-
-// watchBySocket watches pizzas over a WebSocket, as browsers do.
-func (c *cluster) watchBySocket(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	socket, err := framework.DialSocket(ctx, c.config(), framework.GroupPath+"/v1/namespaces/default/pizzas?watch=true&allowWatchBookmarks=true&resourceVersion="+options.ResourceVersion)
-	if err != nil {
-		return nil, err
-	}
-	events := make(chan watch.Event)
-	proxy := watch.NewProxyWatcher(events)
-	go func() {
-		<-proxy.StopChan()
-		_ = socket.Close() // Which ends the loop below.
-	}()
-	go func() {
-		defer close(events)
-		for {
-			var message struct {
-				Type   watch.EventType
-				Object json.RawMessage
-			}
-			if socket.ReadJSON(&message) != nil {
-				return
-			}
-			object, err := runtime.Decode(unstructured.UnstructuredJSONScheme, message.Object)
-			if err != nil {
-				return
-			}
-			select {
-			case events <- watch.Event{Type: message.Type, Object: object}:
-			case <-proxy.StopChan():
-				return
-			}
-		}
-	}()
-	return proxy, nil
 }
 
 // see returns an error if an event is doubled, or one before it was missed.

@@ -338,3 +338,10 @@ func (c *cluster) everything(t *testing.T) map[string]*unstructured.Unstructured
 	}
 	return found
 }
+
+func parse(t *testing.T, data string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	require.NoError(t, object.UnmarshalJSON([]byte(data)))
+	return object
+}

@@ -166,6 +166,16 @@ func (c *cluster) startWriters(t *testing.T) *writers {
 	return w
 }
 
+// every waits, and says whether to go on.
+func every(ctx context.Context, interval time.Duration) bool {
+	select {
+	case <-time.After(interval):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // count writes a number, and says whether it is acknowledged.
 func (w *writers) count(ctx context.Context, c *cluster, i, n int) bool {
 	const path = "/metadata/annotations/example.com~1count"

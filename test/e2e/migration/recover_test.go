@@ -48,54 +48,6 @@ func TestEndedProcess(t *testing.T) {
 	}
 }
 
-// The definitions kept the version of a command that was killed while it reached kube-apiserver's copies. The
-// server then ignored their changes.
-func TestEndedProcessHadChangedDefinitions(t *testing.T) {
-	framework.Long(t, "TestRecoverDefinitions of pkg/migrate is the short one")
-	t.Parallel()
-	c := newDefinedCluster(t)
-	framework.Kubectl(t, c.ControlPlane, "apply", "--filename=../../../artifacts/crd-apiserver/components/migrate/rbac.yaml")
-	etcd := c.etcd(t)
-	code, _, stderr := c.migrate(t, "run")
-	require.Equal(t, 0, code, stderr)
-	want := c.everything(t)
-	for _, test := range []struct{ line, command string }{{"Freezing", "back"}, {"of its own", "finish"}} {
-		c.killIn(t, test.line, test.command)
-		require.Contains(t, c.versions(t), "migrate")
-		// After Freezing, the phase is Copying.
-		controlplane.Eventually(t, func() error {
-			if _, err := etcd.Revoke(t.Context(), stateOf(t, etcd).Lease); err != nil {
-				t.Log(err)
-			}
-			if phase, versions := stateOf(t, etcd).Phase, c.versions(t); phase != "Moved" || strings.Contains(versions, "migrate") {
-				return fmt.Errorf("%s: the definitions have %s", phase, versions)
-			}
-			return nil
-		})
-		// The server follows the definitions again.
-		c.kubectl(t, "", "label", "crd", "menus."+restaurant.GroupName, "after="+test.command, "--overwrite")
-		controlplane.Eventually(t, func() error {
-			response, err := etcd.Get(t.Context(), "/registry/apiextensions.k8s.io/customresourcedefinitions/menus."+restaurant.GroupName)
-			if err == nil && !strings.Contains(string(response.Kvs[0].Value), `"after":"`+test.command+`"`) {
-				err = fmt.Errorf("the server does not follow the definition")
-			}
-			return err
-		})
-		require.Empty(t, cmp.Diff(want, c.everything(t)))
-	}
-	code, _, stderr = c.migrate(t, "finish", c.kubeEtcd(t)...)
-	require.Equal(t, 0, code, stderr)
-	require.Empty(t, cmp.Diff(want, c.everything(t)))
-}
-
-// versions are the versions and the annotations of the definitions.
-func (c *cluster) versions(t *testing.T) string {
-	t.Helper()
-	output, err := c.Kubectl(t.Context(), "get", "crd", `--output=jsonpath={range .items[*]}{.metadata.annotations.crd-apiserver/copy} {.spec.versions[*].name}{"\n"}{end}`).CombinedOutput()
-	require.NoError(t, err, "%s", output)
-	return string(output)
-}
-
 func (c *cluster) endProcesses(t *testing.T) {
 	t.Helper()
 	manifests, account := "crd-apiserver", framework.CRDServer()

@@ -20,14 +20,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,7 +38,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
@@ -188,32 +184,6 @@ func codeOf(config *rest.Config, method, path, body string) (int, error) {
 	return response.StatusCode, err
 }
 
-// A webhook that fails is counted, and keeps nobody from working.
-func TestAuditWebhookFails(t *testing.T) {
-	framework.Long(t, "retries are waited for")
-	t.Parallel()
-	var asked atomic.Int32
-	sink := auditSink(t, func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
-		w.WriteHeader(http.StatusInternalServerError)
-	})
-	server := framework.NewServer(t, cp, framework.Flags("--audit-policy-file="+framework.File(t, auditPolicy), "--audit-webhook-config-file="+sink,
-		"--audit-webhook-initial-backoff=1ms", "--audit-webhook-batch-max-wait=1ms"))
-	require.NoError(t, server.Start(t.Context()))
-	_, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	controlplane.Eventually(t, func() error {
-		_, metrics := framework.Get(t, cp, server, "/metrics")
-		for _, want := range []string{`apiserver_audit_error_total{plugin="webhook"} 1`, "apiserver_audit_event_total 1"} {
-			if !slices.Contains(strings.Split(metrics, "\n"), want) {
-				return fmt.Errorf("there is no %s in the metrics", want)
-			}
-		}
-		return nil
-	})
-	require.Greater(t, asked.Load(), int32(1), "The event was not sent again.")
-}
-
 // A server stops, although nobody takes what it has recorded.
 func TestStopWithoutCollectors(t *testing.T) {
 	framework.Long(t, "servers are stopped while nobody takes what they send")
@@ -229,61 +199,4 @@ func TestStopWithoutCollectors(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(log), "The last audit events are lost, since the webhook of --audit-webhook-config-file has not taken them")
 	require.Contains(t, string(log), "failed to shut down tracer provider: context deadline exceeded")
-}
-
-// The log does not grow without bound.
-func TestAuditLogRotates(t *testing.T) {
-	framework.Long(t, "megabytes are logged")
-	t.Parallel()
-	server := framework.NewServer(t, cp, framework.Flags("--audit-policy-file="+framework.File(t, auditPolicy), "--audit-log-path=audit.log",
-		"--audit-log-maxsize=1", "--audit-log-maxbackup=1", "--audit-log-compress=true"))
-	require.NoError(t, server.Start(t.Context()))
-	framework.Stock(t, cp, server)
-	large := framework.Pizza("large")
-	large.Annotations = map[string]string{"example.com/menu": strings.Repeat("x", 200<<10)}
-	for range 15 { // Three megabytes.
-		_, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").Create(t.Context(), large, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		require.NoError(t, err)
-	}
-	current := filepath.Join(server.Dir(), "audit.log")
-	controlplane.Eventually(t, func() error {
-		files, err := filepath.Glob(filepath.Join(server.Dir(), "audit*"))
-		if err == nil && (len(files) != 2 || !strings.HasSuffix(files[0], ".log.gz") || files[1] != current) {
-			err = fmt.Errorf("there are %q", files)
-		}
-		return err
-	})
-	info, err := os.Stat(current)
-	require.NoError(t, err)
-	require.LessOrEqual(t, info.Size(), int64(1<<20))
-	require.Equal(t, os.FileMode(0o600), info.Mode())
-	require.NotEmpty(t, framework.AuditEvents(t, current, ""))
-}
-
-func TestAuditConfigErrors(t *testing.T) {
-	t.Parallel()
-	missing := filepath.Join(t.TempDir(), "missing.yaml")
-	policy := framework.File(t, auditPolicy)
-	none := framework.File(t, strings.Split(auditPolicy, "rules:")[0])
-	wrong := framework.File(t, strings.Replace(auditPolicy, "level: Metadata", "level: Everything", 1))
-	const unusable = "--audit-policy-file %s can't be used: it must hold a Policy of audit.k8s.io/v1: "
-	for name, test := range map[string]struct {
-		args []string
-		want string
-	}{
-		"no file":    {[]string{"--audit-policy-file=" + missing}, fmt.Sprintf(unusable, missing) + "failed to read file path \\\"" + missing + "\\\": open " + missing + ": no such file or directory"},
-		"no rules":   {[]string{"--audit-policy-file=" + none}, fmt.Sprintf(unusable, none) + "loaded illegal policy with 0 rules: from file " + none},
-		"a level":    {[]string{"--audit-policy-file=" + wrong}, fmt.Sprintf(unusable, wrong) + "rules[1].level: Unsupported value: \\\"Everything\\\": supported values: \\\"None\\\", \\\"Metadata\\\", \\\"Request\\\", \\\"RequestResponse\\\": from file " + wrong},
-		"a log only": {[]string{"--audit-log-path=-"}, "record nothing without --audit-policy-file: set that, too"},
-		"no webhook": {[]string{"--audit-policy-file=" + policy, "--audit-webhook-config-file=" + missing},
-			"--audit-log-path, --audit-webhook-config-file, or another flag of auditing: initializing audit webhook: stat " + missing + ": no such file or directory"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			code, output := framework.Execute(t, cp, "apiserver", append(test.args, "--kubeconfig="+cp.Kubeconfig(), "--bind-address=127.0.0.1", "--data-dir="+t.TempDir(),
-				fmt.Sprintf("--secure-port=%d", framework.FreePort(t)))...)
-			require.Equal(t, 1, code)
-			require.True(t, strings.HasSuffix(output, test.want+"\"\n"), "got %s\nwant the end to be %s", output, test.want)
-		})
-	}
 }

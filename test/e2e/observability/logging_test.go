@@ -21,18 +21,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -153,64 +147,4 @@ func TestFailureToStartInJSON(t *testing.T) {
 	last := lines[len(lines)-1]
 	require.Equal(t, "command failed", last.Message)
 	require.Contains(t, last.Error, "--data-dir")
-}
-
-// A client that gives its requests up is no failure of the server: nothing counts or audits
-// one. Alerts once fired for such a client.
-func TestRequestsThatAreGivenUp(t *testing.T) {
-	t.Parallel()
-	const each = 40
-	policy := framework.File(t, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, omitStages: [RequestReceived]}]\n")
-	server := framework.NewServer(t, cp, framework.Flags("--audit-policy-file="+policy, "--audit-log-path=audit.log", "--run-controllers=false"))
-	require.NoError(t, server.Start(t.Context()))
-	framework.Stock(t, cp, server)
-	admin := framework.AdminConfig(t, cp, server)
-	client := framework.HTTPClient(t, admin)
-	const one = framework.PizzasPath + "/margherita"
-	pizza := `{"apiVersion":"restaurant.programming-kubernetes.info/v1","kind":"Pizza","metadata":{"name":"margherita"},"spec":{"toppings":[{"name":"tomato"}]}}`
-	code, err := codeOf(admin, http.MethodPost, framework.PizzasPath, pizza)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusCreated, code)
-
-	var all sync.WaitGroup
-	for name, request := range map[string]struct{ method, path, contentType, body string }{
-		"get":               {http.MethodGet, one, "", ""},
-		"list":              {http.MethodGet, framework.PizzasPath, "", ""},
-		"list from etcd":    {http.MethodGet, framework.PizzasPath + "?limit=1", "", ""},
-		"watch":             {http.MethodGet, framework.PizzasPath + "?watch=true", "", ""},
-		"patch":             {http.MethodPatch, one, "application/merge-patch+json", `{"metadata":{"labels":{"a":"b"}}}`},
-		"apply":             {http.MethodPatch, one + "?fieldManager=a&force=true", "application/apply-patch+yaml", pizza},
-		"bake":              {http.MethodPost, one + "/bake", "application/json", `{"spec":{"count":1}}`},
-		"dry run":           {http.MethodPost, framework.PizzasPath + "?dryRun=All", "application/json", strings.ReplaceAll(pizza, "margherita", "other")},
-		"delete":            {http.MethodDelete, framework.PizzasPath + "/other", "", ""},
-		"delete collection": {http.MethodDelete, framework.PizzasPath + "?labelSelector=none=none", "", ""},
-	} {
-		all.Go(func() {
-			for i := range each {
-				ctx, leave := context.WithTimeout(t.Context(), time.Duration(i)*200*time.Microsecond)
-				req, err := http.NewRequestWithContext(ctx, request.method, admin.Host+request.path, strings.NewReader(request.body))
-				if err != nil {
-					assert.Fail(t, err.Error(), name)
-					leave()
-					return
-				}
-				req.Header.Set("Content-Type", request.contentType)
-				if response, err := client.Do(req); err == nil {
-					_, _ = io.Copy(io.Discard, response.Body) // It is given up.
-					_ = response.Body.Close()
-				}
-				leave()
-			}
-		})
-	}
-	all.Wait()
-	_, metrics := framework.Get(t, cp, server, "/metrics")
-	require.NoError(t, server.Stop())
-	require.Empty(t, regexp.MustCompile(`apiserver_request_total\{code="5[^}]*resource="pizzas".*`).FindAllString(metrics, -1))
-	codes := map[int32]int{}
-	for _, event := range framework.AuditEvents(t, filepath.Join(server.Dir(), "audit.log"), framework.PizzasPath) {
-		codes[event.ResponseStatus.Code]++
-		assert.Less(t, event.ResponseStatus.Code, int32(http.StatusInternalServerError), event.RequestURI)
-	}
-	t.Log(codes)
 }

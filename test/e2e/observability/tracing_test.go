@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -30,7 +29,6 @@ import (
 	"github.com/stretchr/testify/require"
 	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/grpc"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
@@ -51,7 +49,6 @@ type traceCollector struct {
 type span struct {
 	service, name, target string
 	trace, id, parent     string
-	linked                []string
 }
 
 func newTraceCollector(t *testing.T) *traceCollector {
@@ -92,9 +89,6 @@ func (c *traceCollector) Export(_ context.Context, request *collectorpb.ExportTr
 						span.target = attribute.GetValue().GetStringValue()
 					}
 				}
-				for _, link := range received.GetLinks() {
-					span.linked = append(span.linked, hex.EncodeToString(link.GetTraceId()))
-				}
 				c.spans = append(c.spans, span)
 			}
 		}
@@ -113,17 +107,6 @@ func (c *traceCollector) of(trace string) map[string]span {
 		}
 	}
 	return spans
-}
-
-// services are those that have sent spans.
-func (c *traceCollector) services() sets.Set[string] {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	services := sets.New[string]()
-	for _, span := range c.spans {
-		services.Insert(span.service)
-	}
-	return services
 }
 
 // callers returns the services through which a span was reached, without repetitions,
@@ -217,72 +200,4 @@ func TestTraces(t *testing.T) {
 			return fmt.Errorf("the list of pizzas that use the topping is not in %v", collector.of(trace))
 		})
 	})
-	// Nobody but administrators may decide what is sampled. The trace of anybody else
-	// begins a new one, and names the one that the client wants it to be part of.
-	t.Run("the authorization of a user", func(t *testing.T) {
-		const wanted = "6bf92f3577b34da6a3ce929d0e0e4736"
-		require.Equal(t, http.StatusForbidden, sendTraced(t, framework.ConfigFor(t, cp, server, "stranger"), wanted, "GET", toppings, ""))
-		controlplane.Eventually(t, func() error {
-			collector.mu.Lock()
-			var trace string
-			for _, span := range collector.spans {
-				if span.service == restaurant.GroupName && len(span.linked) == 1 && span.linked[0] == wanted {
-					trace = span.trace
-				}
-			}
-			collector.mu.Unlock()
-			for _, span := range collector.of(trace) {
-				if strings.Contains(span.target, "/subjectaccessreviews?") {
-					return nil
-				}
-			}
-			return fmt.Errorf("there is no SubjectAccessReview in %v", collector.of(trace))
-		})
-		require.Empty(t, collector.of(wanted))
-	})
-}
-
-// A server that ends sends what it has sampled until then, which may be nothing.
-func TestTracesAreSampled(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		perMillion int
-		want       sets.Set[string]
-	}{
-		"all":  {1e6, sets.New("pizzeria")},
-		"none": {0, sets.New[string]()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			collector := newTraceCollector(t)
-			config := framework.Flags("--tracing-config-file=" + tracingConfig(t, collector, test.perMillion))
-			config.Env = []string{"OTEL_SERVICE_NAME=pizzeria"}
-			server := framework.NewServer(t, cp, config)
-			require.NoError(t, server.Start(t.Context()))
-			framework.Stock(t, cp, server)
-			require.NoError(t, server.Stop())
-			require.Equal(t, test.want, collector.services())
-		})
-	}
-}
-
-func TestTracingConfigErrors(t *testing.T) {
-	t.Parallel()
-	missing := filepath.Join(t.TempDir(), "missing.yaml")
-	for name, test := range map[string]struct{ path, want string }{
-		"none":         {missing, "open " + missing},
-		"another kind": {cp.Kubeconfig(), `no kind \"Config\" is registered`},
-		"a sampling rate": {tracingConfig(t, &traceCollector{address: "127.0.0.1:1"}, 1e7),
-			"samplingRatePerMillion: Invalid value: 10000000"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			code, output := framework.Execute(t, cp, "apiserver", "--kubeconfig="+cp.Kubeconfig(), "--data-dir="+t.TempDir(), "--tracing-config-file="+test.path)
-			require.Equal(t, 1, code)
-			lines := strings.Split(strings.TrimSpace(output), "\n")
-			last := lines[len(lines)-1]
-			require.Contains(t, last, "--tracing-config-file "+test.path+" can't be used: ")
-			require.Contains(t, last, test.want)
-		})
-	}
 }

@@ -17,13 +17,9 @@ limitations under the License.
 package operations
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -31,65 +27,17 @@ import (
 	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	authenticationtesting "restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication/testing"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authorization"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
-
-// reviews is how many SubjectAccessReviews the server has asked kube-apiserver for.
-func reviews(t *testing.T) float64 {
-	t.Helper()
-	client, err := rest.HTTPClientFor(framework.Config(cp))
-	require.NoError(t, err)
-	response, err := client.Get(cp.APIServer.URL() + "/metrics")
-	require.NoError(t, err)
-	defer response.Body.Close()
-	require.Equal(t, http.StatusOK, response.StatusCode)
-	total := 0.0
-	lines := bufio.NewScanner(response.Body)
-	for lines.Scan() {
-		if series, text, found := strings.Cut(lines.Text(), "} "); found && strings.HasPrefix(series, "apiserver_delegated_authz_request_total") {
-			value, err := strconv.ParseFloat(text, 64)
-			require.NoError(t, err, lines.Text())
-			total += value
-		}
-	}
-	require.NoError(t, lines.Err())
-	return total
-}
-
-// TestReviewsOfManyNames reads many objects as a user with rules for all names, which once
-// cost a review for each of them.
-func TestReviewsOfManyNames(t *testing.T) {
-	// An answer is valid for some seconds only, and others are asked about meanwhile.
-	const names, most = 300, 150
-	const user = "reader-of-many"
-	framework.Kubectl(t, cp, "create", "role", user, "--verb=get,list", "--resource=pizzas.restaurant.programming-kubernetes.info")
-	framework.Kubectl(t, cp, "create", "rolebinding", user, "--role="+user, "--user="+user)
-	controlplane.Eventually(t, func() error { return mayListPizzas(t, user) })
-	config, err := cp.RESTConfigFor(user)
-	require.NoError(t, err)
-	config.QPS = -1
-	pizzas := versioned.NewForConfigOrDie(config).RestaurantV1().Pizzas("default")
-	before := reviews(t)
-	for i := range names {
-		_, err := pizzas.Get(t.Context(), fmt.Sprintf("pizza-%d", i), metav1.GetOptions{})
-		require.True(t, apierrors.IsNotFound(err), "got %v", err)
-	}
-	asked := reviews(t) - before
-	require.NotZero(t, asked, "nobody was asked, or the metric has another name")
-	require.LessOrEqual(t, asked, float64(most), "reviews for %d requests of one user", names)
-}
 
 // mayListPizzas returns an error until kube-apiserver knows that a user may.
 func mayListPizzas(t *testing.T, user string) error {

@@ -18,12 +18,10 @@ package pricing
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -111,67 +109,4 @@ func TestReplicas(t *testing.T) {
 	}
 	setCost(t, cheese, "3")
 	awaitPizza(t, ns, "margherita", costs("3"))
-}
-
-// TestLostLease takes the lease from the leader, which goes on serving and leads
-// again later.
-func TestLostLease(t *testing.T) {
-	framework.Long(t, "leases expire")
-	ns := framework.Namespace(t, cp)
-	cheese := topping(t, "1")
-	pizza(t, ns, "margherita", cheese)
-	awaitPizza(t, ns, "margherita", costs("1"))
-	pid := cp.APIServer.PID()
-
-	leases := framework.Kube(cp).CoordinationV1().Leases("restaurant-system")
-	controlplane.Eventually(t, func() error {
-		lease, err := leases.Get(t.Context(), "apiserver-controllers", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		lease.Spec.HolderIdentity = new(string)
-		*lease.Spec.HolderIdentity = "nobody"
-		lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
-		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
-		return err
-	})
-	controlplane.Eventually(t, func() error {
-		if leads(t, cp.APIServer) {
-			return errors.New("the server still leads")
-		}
-		return nil
-	})
-	setCost(t, cheese, "2") // It serves.
-	awaitPizza(t, ns, "margherita", costs("2"))
-	awaitLeader(t, cp.APIServer)
-	require.Equal(t, pid, cp.APIServer.PID())
-}
-
-// TestMetrics shows what an operator can watch.
-func TestMetrics(t *testing.T) {
-	ns := framework.Namespace(t, cp)
-	pizza(t, ns, "margherita", topping(t, "1"))
-	awaitPizza(t, ns, "margherita", costs("1"))
-	metrics, err := get(t.Context(), cp.APIServer, "/metrics")
-	require.NoError(t, err)
-	for _, metric := range []string{
-		`workqueue_depth{name="pricing-controller"} `,
-		`workqueue_adds_total{name="pricing-controller"} `,
-		`workqueue_retries_total{name="pricing-controller"} `,
-		`workqueue_work_duration_seconds_count{name="pricing-controller"} `,
-		`leader_election_master_status{name="apiserver-controllers"} 1`,
-	} {
-		require.Contains(t, lines(metrics, "workqueue", "leader"), "\n"+metric)
-	}
-}
-
-// lines are those that begin with one of the prefixes.
-func lines(text string, prefixes ...string) string {
-	var found []string
-	for line := range strings.SplitSeq(text, "\n") {
-		if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(line, prefix) }) {
-			found = append(found, line)
-		}
-	}
-	return "\n" + strings.Join(found, "\n")
 }

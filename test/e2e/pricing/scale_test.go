@@ -23,15 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/scale"
 	"k8s.io/utils/ptr"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
@@ -65,31 +58,4 @@ func TestHorizontalPodAutoscaler(t *testing.T) {
 	require.NoError(t, err)
 	// Without metrics, the autoscaler keeps the number within its bounds.
 	awaitPizza(t, ns, "popular", replicas(5))
-}
-
-// TestScale shows kubectl scale, and that nobody overwrites what he has not seen.
-func TestScale(t *testing.T) {
-	t.Parallel()
-	ns := framework.Namespace(t, cp)
-	pizza(t, ns, "scaled", topping(t, "1"))
-	awaitPizza(t, ns, "scaled", costs("1"))
-
-	discoveryClient, err := discovery.NewDiscoveryClientForConfig(cp.RESTConfig())
-	require.NoError(t, err)
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoveryClient))
-	scales, err := scale.NewForConfig(cp.RESTConfig(), mapper, dynamic.LegacyAPIPathResolverFunc, scale.NewDiscoveryScaleKindResolver(discoveryClient))
-	require.NoError(t, err)
-	pizzas := schema.GroupResource{Group: restaurant.GroupName, Resource: "pizzas"}
-	stale, err := scales.Scales(ns).Get(t.Context(), pizzas, "scaled", metav1.GetOptions{})
-	require.NoError(t, err)
-
-	output, err := cp.Kubectl(t.Context(), "scale", "--namespace="+ns, "--replicas=4", "--current-replicas=2", "pizza/scaled").CombinedOutput()
-	require.NoError(t, err, "%s", output)
-	awaitPizza(t, ns, "scaled", replicas(4))
-	awaitPizza(t, ns, "scaled", has("Ready", metav1.ConditionFalse, "Baking", "0 of 4 are baked"))
-
-	stale.Spec.Replicas = 9
-	_, err = scales.Scales(ns).Update(t.Context(), pizzas, stale, metav1.UpdateOptions{})
-	require.ErrorContains(t, err, "the object has been modified; please apply your changes to the latest version and try again")
-	awaitPizza(t, ns, "scaled", replicas(4))
 }

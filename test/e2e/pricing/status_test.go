@@ -158,26 +158,3 @@ func TestLongEvent(t *testing.T) {
 func asLine(event eventsv1.Event) string {
 	return strings.TrimSpace(event.Type + " " + event.Reason + ": " + event.Note)
 }
-
-// TestNothingToDo shows that a pizza is not written when its status is right.
-func TestNothingToDo(t *testing.T) {
-	t.Parallel()
-	ns := framework.Namespace(t, cp)
-	cheese := topping(t, "1")
-	pizza(t, ns, "first", cheese)
-	settled := awaitPizza(t, ns, "first", costs("1"))
-
-	toppings := restaurantClient().Toppings()
-	changed, err := toppings.Get(t.Context(), cheese, metav1.GetOptions{})
-	require.NoError(t, err)
-	changed.Labels = map[string]string{"price": "same"}
-	_, err = toppings.Update(t.Context(), changed, metav1.UpdateOptions{})
-	require.NoError(t, err)
-	setCost(t, cheese, "1.0")
-	// The controller comes to the second pizza after the first.
-	pizza(t, ns, "second", cheese)
-	awaitPizza(t, ns, "second", costs("1"))
-	now, err := restaurantClient().Pizzas(ns).Get(t.Context(), "first", metav1.GetOptions{})
-	require.NoError(t, err)
-	require.Equal(t, settled.ResourceVersion, now.ResourceVersion)
-}

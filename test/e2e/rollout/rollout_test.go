@@ -26,15 +26,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -56,10 +53,8 @@ import (
 )
 
 const (
-	// shutdownDelay is how long a replica that is to end goes on serving; longDelay, so
-	// that there is time to look at it.
+	// shutdownDelay is how long a replica that is to end goes on serving.
 	shutdownDelay = 3 * time.Second
-	longDelay     = 15 * time.Second
 	// workers send the requests of the load, with a pause between two.
 	workers  = 16
 	pause    = time.Second / 200
@@ -80,16 +75,13 @@ func TestRollingRestart(t *testing.T) {
 		balanced bool
 		// retries are those of clients.
 		retries int
-		// stalls is set if processes get no processor most of the time.
-		stalls bool
 		// rollings is how often all are replaced, unless ROLLINGS says so.
 		rollings int
 	}{
-		{"2 replicas", 2, false, 0, false, 1},
-		{"3 replicas", 3, false, 0, false, 0},
-		{"2 replicas behind an address", 2, true, retries, false, 1},
-		{"3 replicas behind an address", 3, true, retries, false, 0},
-		{"2 replicas behind an address on a machine that stalls", 2, true, retries, true, 0},
+		{"2 replicas", 2, false, 0, 1},
+		{"3 replicas", 3, false, 0, 0},
+		{"2 replicas behind an address", 2, true, retries, 1},
+		{"3 replicas behind an address", 3, true, retries, 0},
 	} {
 		rollings := test.rollings
 		if value := os.Getenv("ROLLINGS"); value != "" {
@@ -104,12 +96,9 @@ func TestRollingRestart(t *testing.T) {
 			if test.balanced {
 				framework.Long(t, "replicas behind kube-apiserver are the short one")
 			}
-			r := newReplicas(t, shutdownDelay, test.replicas, test.balanced)
+			r := newReplicas(t, test.replicas, test.balanced)
 			load := startLoad(t, r.cp.RESTConfig(), test.retries)
 			began := time.Now()
-			if test.stalls {
-				defer r.stall()()
-			}
 			for range rollings {
 				for i := range r.servers {
 					r.replace(t, i)
@@ -132,67 +121,6 @@ func TestRollingRestart(t *testing.T) {
 	}
 }
 
-// TestRequestsInFlight shows in which order a replica ends: it says that it is not
-// ready, goes on serving, finishes what it has begun, and ends.
-func TestRequestsInFlight(t *testing.T) {
-	framework.Long(t, "a replica goes on for 15 seconds")
-	r := newReplicas(t, longDelay, 2, false)
-	server := r.servers[0]
-	config := r.cp.RESTConfig()
-	config.Host = server.URL()
-	client, err := rest.HTTPClientFor(config)
-	require.NoError(t, err)
-	get := func(path string) int {
-		response, err := client.Get(server.URL() + path)
-		require.NoError(t, err)
-		require.NoError(t, response.Body.Close())
-		return response.StatusCode
-	}
-	require.Equal(t, http.StatusOK, get("/readyz"))
-
-	// A request whose body takes its time.
-	body, writer := io.Pipe()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL()+"/apis/restaurant.programming-kubernetes.info/v1/toppings", body)
-	require.NoError(t, err)
-	request.Header.Set("Content-Type", "application/json")
-	answer := make(chan error, 1)
-	go func() {
-		response, err := client.Do(request)
-		if err == nil && response.StatusCode != http.StatusCreated {
-			err = fmt.Errorf("the answer is %s", response.Status)
-		}
-		if err == nil {
-			err = response.Body.Close()
-		}
-		answer <- err
-	}()
-	_, err = io.WriteString(writer, `{"apiVersion": "restaurant.programming-kubernetes.info/v1", "kind": "Topping",`)
-	require.NoError(t, err)
-
-	require.NoError(t, syscall.Kill(server.PID(), syscall.SIGTERM))
-	require.Eventually(t, func() bool { return get("/readyz") == http.StatusInternalServerError }, longDelay, 10*time.Millisecond)
-	require.Equal(t, http.StatusOK, get("/livez"))
-	require.Equal(t, http.StatusOK, get("/apis/restaurant.programming-kubernetes.info/v1/toppings"))
-
-	// Now it takes no more connections, but still finishes what it has begun.
-	require.Eventually(t, func() bool {
-		conn, err := server.Host().DialContext(t.Context(), "tcp", strings.TrimPrefix(server.URL(), "https://"))
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err != nil
-	}, controlplane.Patience, 50*time.Millisecond)
-	require.NotZero(t, server.PID())
-	_, err = io.WriteString(writer, `"metadata": {"name": "late"}, "spec": {"cost": "1"}}`)
-	require.NoError(t, err)
-	require.NoError(t, writer.Close())
-	require.NoError(t, <-answer)
-	require.NoError(t, server.Stop())
-	config.Host = r.servers[1].URL()
-	_, err = versioned.NewForConfigOrDie(config).RestaurantV1().Toppings().Get(t.Context(), "late", metav1.GetOptions{})
-	require.NoError(t, err)
-}
-
 // replicas are servers that kube-apiserver chooses from, or somebody for it.
 type replicas struct {
 	cp       *controlplane.ControlPlane
@@ -208,7 +136,7 @@ const (
 	port      = 8443
 )
 
-func newReplicas(t *testing.T, shutdownDelay time.Duration, count int, balanced bool) *replicas {
+func newReplicas(t *testing.T, count int, balanced bool) *replicas {
 	t.Helper()
 	// Endpoints of a Service can't be on the loopback network.
 	cluster := network.ForTest(t, "10.0.0.1")
@@ -348,34 +276,6 @@ func (r *replicas) setReady(t *testing.T, i int, ready bool) {
 	_, err := kubernetes.NewForConfigOrDie(r.cp.RESTConfig()).DiscoveryV1().EndpointSlices(namespace).
 		Patch(t.Context(), service, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 	require.NoError(t, err)
-}
-
-// stall stops kube-apiserver and the servers for two thirds of the time, as on a machine whose
-// processors are not theirs. The function that it returns ends that.
-func (r *replicas) stall() (end func()) {
-	const stopped, going, spread = 80 * time.Millisecond, 30 * time.Millisecond, 50 * time.Millisecond
-	processes := append([]*controlplane.Component{r.cp.KubeAPIServer}, r.servers...)
-	signal := func(signal syscall.Signal) {
-		for _, process := range processes {
-			if pid := process.PID(); pid != 0 {
-				_ = syscall.Kill(pid, signal) // It may just have ended.
-			}
-		}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var stalling sync.WaitGroup
-	stalling.Go(func() {
-		for ctx.Err() == nil {
-			signal(syscall.SIGSTOP)
-			time.Sleep(stopped)
-			signal(syscall.SIGCONT)
-			time.Sleep(going + rand.N(spread))
-		}
-	})
-	return func() {
-		cancel()
-		stalling.Wait()
-	}
 }
 
 // load is what users do all the time.

@@ -17,7 +17,6 @@ limitations under the License.
 package storage
 
 import (
-	"bytes"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -25,8 +24,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,9 +32,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 	kms "k8s.io/kms/pkg/service"
@@ -99,124 +94,6 @@ func secretPizza(name string) *restaurantv1.Pizza {
 	pizza := framework.Pizza(name)
 	pizza.Annotations = map[string]string{"example.com/recipe": recipe}
 	return pizza
-}
-
-// leaks returns the files below a directory that hold a text.
-func leaks(t *testing.T, dir, text string) []string {
-	t.Helper()
-	var found []string
-	require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		if bytes.Contains(content, []byte(text)) {
-			found = append(found, path)
-		}
-		return err
-	}))
-	return found
-}
-
-// Objects that are to be encrypted are in etcd in that form only, and clients notice nothing.
-func TestEncryptionAtRest(t *testing.T) {
-	t.Parallel()
-	const pizzas, toppings = "restaurant.programming-kubernetes.info/pizzas/default/secret", "restaurant.programming-kubernetes.info/toppings/tomato"
-	for provider, test := range map[string]struct {
-		resource string
-		// want is how the values begin.
-		want map[string]string
-	}{
-		"secretbox": {"*.*", map[string]string{pizzas: "k8s:enc:secretbox:v1:mine:", toppings: "k8s:enc:secretbox:v1:mine:"}},
-		"aescbc":    {"*.restaurant.programming-kubernetes.info", map[string]string{pizzas: "k8s:enc:aescbc:v1:mine:", toppings: "k8s:enc:aescbc:v1:mine:"}},
-		"aesgcm":    {"pizzas.restaurant.programming-kubernetes.info", map[string]string{pizzas: "k8s:enc:aesgcm:v1:mine:", toppings: "k8s\x00"}},
-	} {
-		t.Run(provider, func(t *testing.T) {
-			t.Parallel()
-			config := framework.File(t, encryptionConfig(test.resource, encryptionKey(provider, "mine")))
-			server := framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{
-				// Servers without the key would choke on it.
-				Flags: []string{"--encryption-provider-config=" + config, "--etcd-prefix=/" + provider},
-			}})
-			require.NoError(t, server.Start(t.Context()))
-			framework.Stock(t, cp, server)
-			api := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default")
-			_, err := api.Create(t.Context(), secretPizza("secret"), metav1.CreateOptions{})
-			require.NoError(t, err)
-
-			began := map[string]string{}
-			for key, value := range storedIn(t, "/"+provider+"/", framework.EtcdConfig(t, cp, cp.Component("storage"))) {
-				require.NotContains(t, value, recipe, key)
-				if strings.HasPrefix(key, "uses/") {
-					require.Empty(t, value) // A use has nothing to encrypt.
-					continue
-				}
-				if want := test.want[key]; strings.HasPrefix(value, want) {
-					value = want
-				}
-				began[key] = value
-			}
-			require.Equal(t, test.want, began)
-
-			got, err := api.Get(t.Context(), "secret", metav1.GetOptions{})
-			require.NoError(t, err)
-			require.Equal(t, recipe, got.Annotations["example.com/recipe"])
-			require.Equal(t, recipe, pizzasOf(t, server)["secret"].Annotations["example.com/recipe"])
-		})
-	}
-}
-
-// Neither the files of the embedded etcd nor a snapshot hold what is encrypted. A
-// server with the key can use the snapshot. One with another key says what is missing.
-func TestEncryptionOfTheEmbeddedEtcd(t *testing.T) {
-	framework.Long(t, "a server is restarted for each key")
-	t.Parallel()
-	const flag, still = "--encryption-provider-config=", "--run-controllers=false"
-	key, another := encryptionKey("secretbox", "mine"), encryptionKey("secretbox", "another")
-	right := flag + framework.File(t, encryptionConfig("pizzas.restaurant.programming-kubernetes.info", key))
-	wrong := flag + framework.File(t, encryptionConfig("pizzas.restaurant.programming-kubernetes.info", another))
-	both := flag + framework.File(t, encryptionConfig("pizzas.restaurant.programming-kubernetes.info", another, key))
-	server := framework.NewServer(t, cp, framework.Flags(right, still))
-	require.NoError(t, server.Start(t.Context()))
-	framework.Stock(t, cp, server)
-	// To be found, since it is not to be encrypted.
-	require.NoError(t, fixture.CreateToppings(t.Context(), framework.ClientAt(t, cp, server), "found-"+recipe))
-	_, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").Create(t.Context(), secretPizza("secret"), metav1.CreateOptions{})
-	require.NoError(t, err)
-	path, _ := save(t, server)
-	require.NoError(t, server.Stop())
-	for _, dir := range []string{framework.DataDir(server), filepath.Dir(path)} {
-		require.NotEmpty(t, leaks(t, dir, "found-"+recipe), dir)
-		require.Empty(t, leaks(t, dir, "example.com/recipe"), dir)
-	}
-
-	restored := framework.NewServer(t, cp, framework.Flags())
-	restoreInto(t, restored, path, wrong, still)
-	require.NoError(t, restored.Launch())
-	framework.WaitUnready(t, cp, restored, "storage-readiness")
-	pizzas := framework.ClientAt(t, cp, restored).RestaurantV1().Pizzas("default")
-	_, missingKey := pizzas.Get(t.Context(), "secret", metav1.GetOptions{})
-	_, list := pizzas.List(t.Context(), metav1.ListOptions{})
-	_, patch := pizzas.Patch(t.Context(), "secret", types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{})
-	_, watch := pizzas.Watch(t.Context(), metav1.ListOptions{})
-	for verb, err := range map[string]error{
-		"get": missingKey, "list": list, "patch": patch, "watch": watch,
-		"delete": pizzas.Delete(t.Context(), "secret", metav1.DeleteOptions{}),
-	} {
-		require.ErrorContains(t, err, "pizzas.restaurant.programming-kubernetes.info can't be decrypted until an operator adds the key that was used to "+
-			"--encryption-provider-config, behind the first one: ", verb)
-		require.Equal(t, metav1.StatusReasonStoreReadError, apierrors.ReasonForError(err), verb)
-	}
-	// Resources without encryption can be used.
-	_, err = framework.ClientAt(t, cp, restored).RestaurantV1().Toppings().List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	code, body := framework.Get(t, cp, restored, "/livez")
-	require.Equal(t, 200, code, body)
-
-	require.NoError(t, restored.Stop())
-	restoreInto(t, restored, path, both, still)
-	require.NoError(t, restored.Start(t.Context()))
-	require.Equal(t, recipe, pizzasOf(t, restored)["secret"].Annotations["example.com/recipe"])
 }
 
 // Keys are replaced while two replicas run, as docs/operations/encryption.md describes it. At each
@@ -422,28 +299,4 @@ func TestEncryptionByKMS(t *testing.T) {
 	require.True(t, strings.HasPrefix(stored["default/secret"], "k8s:enc:kms:v2:vault:"), "%q", stored)
 	require.NotContains(t, stored["default/secret"], recipe)
 	require.Equal(t, recipe, pizzasOf(t, server)["secret"].Annotations["example.com/recipe"])
-}
-
-func TestEncryptionConfigErrors(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	missing := filepath.Join(dir, "missing.yaml")
-	key := encryptionKey("secretbox", "mine")
-	for name, test := range map[string]struct{ path, want string }{
-		"none":         {missing, "open " + missing + ": no such file or directory"},
-		"another kind": {cp.Kubeconfig(), "it must hold an EncryptionConfiguration"},
-		"a key": {framework.File(t, encryptionConfig("*.*", "{aescbc: {keys: [{name: short, secret: c2VjcmV0}]}}")),
-			"resources[0].providers[0].aescbc.keys[0].secret: Invalid value: \\\"REDACTED\\\""},
-		"no group": {framework.File(t, encryptionConfig("pizzas", key)),
-			"nothing would be encrypted"},
-		"a kind": {framework.File(t, encryptionConfig("pizza.restaurant.programming-kubernetes.info", key)),
-			"resources[0].resources[0] is \\\"pizza.restaurant.programming-kubernetes.info\\\""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			code, output := framework.Execute(t, cp, "apiserver", "--kubeconfig="+cp.Kubeconfig(), "--data-dir="+t.TempDir(), "--encryption-provider-config="+test.path)
-			require.Equal(t, 1, code)
-			require.Contains(t, output, "--encryption-provider-config "+test.path+" can't be used: "+test.want)
-		})
-	}
 }

@@ -18,10 +18,8 @@ package storage
 
 import (
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,8 +30,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// While etcd is unavailable, clients still learn which resources the server has. Requests
-// for objects get errors that tell clients to try again.
+// While etcd is unavailable, clients still learn which resources the server has. What requests for objects get
+// is tested in test/e2e/operations.
 func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 	framework.Long(t, "timeouts are waited for")
 	storage, server := cp.Component("storage"), cp.APIServer
@@ -74,33 +72,6 @@ func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 	cached, err := framework.ClientAt(t, cp, cp.KubeAPIServer).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
 	require.NoError(t, err)
 	require.Len(t, cached.Items, 1)
-
-	// These wait for etcd for some seconds, so all at the same time.
-	const pizzas = framework.PizzasPath
-	var requests sync.WaitGroup
-	for _, at := range []*controlplane.Component{server, cp.KubeAPIServer} {
-		config := framework.AdminConfig(t, cp, at)
-		for _, request := range []struct{ method, path, contentType, body string }{
-			{"GET", pizzas, "", ""},
-			{"GET", pizzas + "/before", "", ""},
-			{"GET", pizzas + "/before/scale", "", ""},
-			{"POST", pizzas, "application/json", `{"metadata":{"name":"during"},"spec":{"toppings":[{"name":"tomato"}]}}`},
-			{"PATCH", pizzas + "/before", "application/merge-patch+json", `{"spec":{"replicas":2}}`},
-			{"PATCH", pizzas + "/before/status", "application/merge-patch+json", `{"status":{"replicas":1}}`},
-			{"DELETE", pizzas + "/before", "", ""},
-			{"DELETE", pizzas, "", ""},
-		} {
-			requests.Go(func() {
-				what := request.method + " " + request.path + " at " + at.Name()
-				got, err := framework.Send(config, request.method, request.path, request.contentType, request.body)
-				if err != nil {
-					got = err.Error()
-				}
-				assert.Equal(t, "504 Timeout: etcd has not answered in time, Retry-After: 2", got, what)
-			})
-		}
-	}
-	requests.Wait()
 
 	require.NoError(t, storage.Start(t.Context()))
 	require.NoError(t, server.WaitReady(t.Context()))
@@ -188,15 +159,4 @@ func TestWithoutTransactions(t *testing.T) {
 		"/restaurant.programming-kubernetes.info/toppings/tomato",
 	}, keysIn(t, cp.Component("storage"), prefix))
 	requireUsed(t, client)
-}
-
-func TestEtcdOfAnotherAuthority(t *testing.T) {
-	t.Parallel()
-	server := framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{
-		Flags: []string{"--etcd-cafile=" + cp.PKI.ClientCA.File, "--startup-timeout=3s"},
-	}})
-	require.NoError(t, server.Launch())
-	require.Equal(t, "with exit status 1", framework.WaitEnded(t, server))
-	framework.WaitForLog(t, server, "etcd was not ready within --startup-timeout: etcd at ["+cp.Component("storage").URL()+"] does not answer: ")
-	framework.WaitForLog(t, server, "x509: certificate signed by unknown authority")
 }

@@ -17,27 +17,19 @@ limitations under the License.
 package storage
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 	storagemigrationv1 "k8s.io/api/storagemigration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/watch"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/component-base/cli"
@@ -78,7 +70,7 @@ type release struct {
 }
 
 // A release has another storage version than the one before. Replicas of both run at once, in an
-// upgrade and on the way back, and their users do not notice.
+// upgrade and on the way back.
 func TestStorageVersionsOfTwoReleases(t *testing.T) {
 	framework.Long(t, "two releases are rolled out, one after the other")
 	t.Parallel()
@@ -90,20 +82,65 @@ func TestStorageVersionsOfTwoReleases(t *testing.T) {
 	cp := controlplane.ForTest(t, controlplane.Config{APIServer: another})
 	older, newer := release{cp.APIServer, "v1beta1"}, release{framework.NewServer(t, cp, present), "v1"}
 	require.NoError(t, fixture.CreateToppings(t.Context(), framework.ClientAt(t, cp, older.Component), "salami", "tomato"))
-	startUsers(t, cp, older).stop(t)
+	writeEverywhere(t, cp, older)
 	requireStored(t, cp, older.storageVersion)
 
 	for _, step := range []struct{ from, to release }{{older, newer}, {newer, older}} {
 		require.NoError(t, step.to.Start(t.Context()))
-		startUsers(t, cp, step.from, step.to).stop(t)
+		writeEverywhere(t, cp, step.from, step.to)
 		requireStored(t, cp, "v1", "v1beta1")
 
 		require.NoError(t, cp.Register(t.Context(), step.to.Component))
 		require.NoError(t, step.from.Stop())
-		users := startUsers(t, cp, step.to)
 		rewrite(t, cp)
-		users.stop(t)
+		writeEverywhere(t, cp, step.to)
 		requireStored(t, cp, step.to.storageVersion)
+	}
+}
+
+// versionClient uses a version at a replica.
+type versionClient struct {
+	dynamic.ResourceInterface
+	at, version string
+}
+
+// writeEverywhere creates and patches a pizza through each replica in each version. All read the same of it, from
+// etcd and from their watch caches.
+func writeEverywhere(t *testing.T, cp *controlplane.ControlPlane, replicas ...release) {
+	t.Helper()
+	var clients []versionClient
+	for _, replica := range replicas {
+		client := dynamic.NewForConfigOrDie(framework.AdminConfig(t, cp, replica.Component))
+		for _, version := range framework.Versions() {
+			clients = append(clients, versionClient{client.Resource(restaurant.Resource("pizzas").WithVersion(version)).Namespace("default"), replica.Name(), version})
+		}
+	}
+	for i, writer := range clients {
+		pizza := framework.Object(writer.version, "Pizza", "", specOf(writer.version, 1))
+		pizza.SetGenerateName("pizza-")
+		created, err := writer.Create(t.Context(), pizza, metav1.CreateOptions{})
+		require.NoError(t, err)
+		requireSame(t, clients, created, 1)
+		patched, err := clients[(i+1)%len(clients)].Patch(t.Context(), created.GetName(), types.MergePatchType, []byte(`{"spec":{"replicas":7}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+		requireSame(t, clients, patched, 7)
+	}
+}
+
+func specOf(version string, replicas int64) map[string]any {
+	return map[string]any{"toppings": framework.Toppings(version, "salami", "tomato×2"), "replicas": replicas}
+}
+
+func requireSame(t *testing.T, clients []versionClient, written *unstructured.Unstructured, replicas int64) {
+	t.Helper()
+	for _, client := range clients {
+		for _, revision := range []string{"", written.GetResourceVersion()} {
+			got, err := client.Get(t.Context(), written.GetName(), metav1.GetOptions{ResourceVersion: revision})
+			require.NoError(t, err, "%s at %s", client.version, client.at)
+			require.Equal(t, specOf(client.version, replicas), got.Object["spec"], "%s at %s", client.version, client.at)
+			require.Equal(t, written.GetResourceVersion(), got.GetResourceVersion(), "%s at %s", client.version, client.at)
+			require.Equal(t, written.GetUID(), got.GetUID())
+		}
 	}
 }
 
@@ -140,207 +177,5 @@ func rewrite(t *testing.T, cp *controlplane.ControlPlane) {
 			return err
 		})
 		require.NoError(t, migrations.Delete(t.Context(), resource, metav1.DeleteOptions{}))
-	}
-}
-
-const (
-	// writers are how many users write at once, and rounds how many pizzas each of them at least.
-	writers = 4
-	rounds  = 10
-	pause   = 200 * time.Millisecond
-	// last is the name of the pizza that is written when all others are.
-	last = "last"
-)
-
-// usersCount counts the users of the tests, for the names of their pizzas.
-var usersCount atomic.Int32
-
-// users write pizzas through all replicas, in all versions, and compare what these say.
-type users struct {
-	label   string
-	clients []*versionClient
-	writing errgroup.Group
-	watches sync.WaitGroup
-	stopped chan struct{}
-
-	mu      sync.Mutex
-	written changes
-}
-
-// changes are what happened to pizzas, by their names: types of events, and resourceVersions.
-type changes map[string][]string
-
-func (c changes) add(eventType watch.EventType, pizza *unstructured.Unstructured) {
-	revision := pizza.GetResourceVersion()
-	if eventType == watch.Deleted {
-		revision = "" // A client that deletes it does not get to know it.
-	}
-	c[pizza.GetName()] = append(c[pizza.GetName()], string(eventType)+revision)
-}
-
-// versionClient uses a version at a replica.
-type versionClient struct {
-	dynamic.ResourceInterface
-	at, version string
-	seen        changes
-}
-
-func startUsers(t *testing.T, cp *controlplane.ControlPlane, replicas ...release) *users {
-	t.Helper()
-	u := &users{label: fmt.Sprintf("users-%d", usersCount.Add(1)), stopped: make(chan struct{}), written: changes{}}
-	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
-	t.Cleanup(cancel)
-	for _, replica := range replicas {
-		config := framework.AdminConfig(t, cp, replica.Component)
-		config.QPS = -1
-		for _, version := range framework.Versions() {
-			pizzas := dynamic.NewForConfigOrDie(config).Resource(restaurant.Resource("pizzas").WithVersion(version)).Namespace("default")
-			client := &versionClient{ResourceInterface: pizzas, at: replica.Name(), version: version, seen: changes{}}
-			u.clients = append(u.clients, client)
-			list, err := pizzas.List(ctx, metav1.ListOptions{})
-			require.NoError(t, err)
-			watcher, err := pizzas.Watch(ctx, metav1.ListOptions{LabelSelector: framework.Label + "=" + u.label, ResourceVersion: list.GetResourceVersion()})
-			require.NoError(t, err)
-			u.watches.Go(func() { client.follow(watcher) })
-		}
-	}
-	for i := range writers {
-		u.writing.Go(func() error {
-			for round := 0; round < rounds || !u.ended(); round++ {
-				if err := u.write(ctx, i+round, fmt.Sprintf("%s-%d-%d", u.label, i, round)); err != nil {
-					return err
-				}
-				time.Sleep(pause)
-			}
-			return nil
-		})
-	}
-	return u
-}
-
-func (u *users) ended() bool {
-	select {
-	case <-u.stopped:
-		return true
-	default:
-		return false
-	}
-}
-
-// follow collects what a watch says, up to the last pizza.
-func (c *versionClient) follow(watcher watch.Interface) {
-	defer watcher.Stop()
-	for event := range watcher.ResultChan() {
-		pizza, ok := event.Object.(*unstructured.Unstructured)
-		if !ok || strings.HasSuffix(pizza.GetName(), last) {
-			return
-		}
-		c.seen.add(event.Type, pizza)
-	}
-}
-
-// write lets a pizza be created, patched, updated and, every other time, deleted, each through
-// another client.
-func (u *users) write(ctx context.Context, i int, name string) error {
-	next := func() *versionClient {
-		i++
-		return u.clients[i%len(u.clients)]
-	}
-	client := next()
-	pizza := framework.Object(client.version, "Pizza", name, specOf(client.version, 1))
-	pizza.SetLabels(map[string]string{framework.Label: u.label})
-	pizza, err := client.Create(ctx, pizza, metav1.CreateOptions{})
-	if err := u.compare(ctx, watch.Added, pizza, 1, err); err != nil {
-		return err
-	}
-	pizza, err = next().Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"replicas":7}}`), metav1.PatchOptions{})
-	if err := u.compare(ctx, watch.Modified, pizza, 7, err); err != nil {
-		return err
-	}
-	client = next()
-	if pizza, err = client.Get(ctx, name, metav1.GetOptions{}); err == nil {
-		pizza.Object["spec"] = specOf(client.version, 9)
-		pizza, err = client.Update(ctx, pizza, metav1.UpdateOptions{})
-	}
-	if err := u.compare(ctx, watch.Modified, pizza, 9, err); err != nil || i%2 == 0 {
-		return err
-	}
-	if err := next().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-		return err
-	}
-	u.add(watch.Deleted, pizza)
-	for _, client := range u.clients {
-		if _, err := client.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("%s at %s: the pizza %s has been deleted, but the answer is %w", client.version, client.at, name, err)
-		}
-	}
-	return nil
-}
-
-func (u *users) add(eventType watch.EventType, pizza *unstructured.Unstructured) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.written.add(eventType, pizza)
-}
-
-func specOf(version string, replicas int64) map[string]any {
-	return map[string]any{"toppings": framework.Toppings(version, "salami", "tomato×2"), "replicas": replicas}
-}
-
-// compare returns an error unless a pizza that has just been written is the same everywhere, read
-// from etcd and from the watch caches.
-func (u *users) compare(ctx context.Context, eventType watch.EventType, written *unstructured.Unstructured, replicas int64, err error) error {
-	if err != nil {
-		return err
-	}
-	u.add(eventType, written)
-	first := map[string]*unstructured.Unstructured{}
-	for _, client := range u.clients {
-		for _, revision := range []string{"", written.GetResourceVersion()} {
-			got, err := client.Get(ctx, written.GetName(), metav1.GetOptions{ResourceVersion: revision})
-			if err != nil {
-				return fmt.Errorf("%s at %s: %w", client.version, client.at, err)
-			}
-			want := first[client.version]
-			if want == nil {
-				first[client.version] = got
-				want = got.DeepCopy()
-				want.Object["spec"] = specOf(client.version, replicas)
-				want.SetResourceVersion(written.GetResourceVersion())
-			}
-			if difference := cmp.Diff(want, got); difference != "" {
-				return fmt.Errorf("%s at %s: %s", client.version, client.at, difference)
-			}
-		}
-	}
-	return nil
-}
-
-// stop ends the writing, and requires that nobody has noticed anything.
-func (u *users) stop(t *testing.T) {
-	t.Helper()
-	close(u.stopped)
-	require.NoError(t, u.writing.Wait())
-	require.GreaterOrEqual(t, len(u.written), writers*rounds)
-	pizza := framework.Object("v1", "Pizza", u.label+"-"+last, specOf("v1", 1))
-	pizza.SetLabels(map[string]string{framework.Label: u.label})
-	for _, client := range u.clients {
-		if client.version == "v1" {
-			_, err := client.Create(t.Context(), pizza, metav1.CreateOptions{})
-			require.NoError(t, err)
-			break
-		}
-	}
-	u.watches.Wait()
-	first := map[string]*unstructured.UnstructuredList{}
-	for _, client := range u.clients {
-		require.Equal(t, u.written, client.seen, "%s at %s", client.version, client.at)
-		list, err := client.List(t.Context(), metav1.ListOptions{})
-		require.NoError(t, err)
-		list.SetResourceVersion("")
-		if first[client.version] == nil {
-			first[client.version] = list
-		}
-		require.Empty(t, cmp.Diff(first[client.version], list), "%s at %s", client.version, client.at)
 	}
 }

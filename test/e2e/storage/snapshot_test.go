@@ -17,49 +17,31 @@ limitations under the License.
 package storage
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/tools/cache"
 
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// snapshot is what "snapshot" prints for programs.
-type snapshot struct {
-	Revision int64
-	Keys     int
-	Size     int64
-	Hash     string
-	Version  string
-}
-
 // save saves a server's data and returns the file.
-func save(t *testing.T, server *controlplane.Component) (path string, described snapshot) {
+func save(t *testing.T, server *controlplane.Component) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "snapshot")
-	code, stdout, stderr := framework.Tool(t, cp, nil, "snapshot", "save", path, "--data-dir="+framework.DataDir(server), "--output=json")
+	code, _, stderr := framework.Tool(t, cp, nil, "snapshot", "save", path, "--data-dir="+framework.DataDir(server))
 	require.Equal(t, 0, code, stderr)
-	require.NoError(t, json.Unmarshal([]byte(stdout), &described))
-	return path, described
+	return path
 }
 
 // restoreInto restores a file into a new directory, which a server is to use from its
@@ -83,105 +65,6 @@ func pizzasOf(t *testing.T, server *controlplane.Component) map[string]restauran
 	return pizzas
 }
 
-// Writes that were acknowledged before a snapshot are in it, whatever is written meanwhile.
-func TestSnapshotUnderLoad(t *testing.T) {
-	t.Parallel()
-	// Controllers would change the objects that are compared.
-	const still = "--run-controllers=false"
-	server := framework.NewServer(t, cp, framework.Flags(still))
-	require.NoError(t, server.Start(t.Context()))
-	framework.Stock(t, cp, server)
-	var (
-		path      string
-		described snapshot
-		before    map[string]restaurantv1.Pizza
-	)
-	written := write(t, server, "load", 200, func() {
-		before = pizzasOf(t, server)
-		path, described = save(t, server)
-		require.NoError(t, server.Stop())
-	})
-	require.GreaterOrEqual(t, len(before), 200)
-	require.Greater(t, written.Len(), len(before), "Nothing was written during the snapshot.")
-	require.GreaterOrEqual(t, described.Keys, len(before))
-
-	restoreInto(t, server, path, still)
-	require.NoError(t, server.Start(t.Context()))
-	after := pizzasOf(t, server)
-	for name, want := range before {
-		require.Empty(t, cmp.Diff(want, after[name]))
-	}
-	_, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("later"), metav1.CreateOptions{})
-	require.NoError(t, err)
-}
-
-// A client that has seen what a restored server has forgotten finds out.
-func TestInformerLivesThroughARestore(t *testing.T) {
-	framework.Long(t, "an etcd is restored under load")
-	t.Parallel()
-	const still = "--run-controllers=false"
-	server := framework.NewServer(t, cp, framework.Flags(still))
-	require.NoError(t, server.Start(t.Context()))
-	framework.Stock(t, cp, server)
-	pizzas := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default")
-	for _, name := range []string{"deleted", "changed", "untouched"} {
-		_, err := pizzas.Create(t.Context(), framework.Pizza(name), metav1.CreateOptions{})
-		require.NoError(t, err)
-	}
-	informers := externalversions.NewSharedInformerFactory(framework.ClientAt(t, cp, server), 0)
-	informer := informers.Restaurant().V1().Pizzas()
-	lister := informer.Lister()
-	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(func() {
-		cancel()
-		informers.Shutdown()
-	})
-	informers.StartWithContext(ctx)
-	require.True(t, cache.WaitForCacheSync(ctx.Done(), informer.Informer().HasSynced))
-	seen := func(want map[string]int32) {
-		t.Helper()
-		controlplane.Eventually(t, func() error {
-			list, err := lister.List(labels.Everything())
-			got := map[string]int32{}
-			for _, pizza := range list {
-				got[pizza.Name] = *pizza.Spec.Replicas
-			}
-			if diff := cmp.Diff(want, got); err == nil && diff != "" {
-				err = fmt.Errorf("the informer has other pizzas (-want +got):\n%s", diff)
-			}
-			return err
-		})
-	}
-	old := map[string]int32{"deleted": 1, "changed": 1, "untouched": 1}
-	seen(old)
-	path, _ := save(t, server)
-
-	change := func() (last string) {
-		t.Helper()
-		require.NoError(t, pizzas.Delete(t.Context(), "deleted", metav1.DeleteOptions{}))
-		changed, err := pizzas.Patch(t.Context(), "changed", "application/merge-patch+json", []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{})
-		require.NoError(t, err)
-		_, err = pizzas.Create(t.Context(), framework.Pizza("created"), metav1.CreateOptions{})
-		require.NoError(t, err)
-		seen(map[string]int32{"changed": 2, "untouched": 1, "created": 1})
-		return changed.ResourceVersion
-	}
-	// The second time, the same snapshot follows upon more than the first time.
-	for range 2 {
-		last := change()
-		require.NoError(t, server.Stop())
-		restoreInto(t, server, path, still)
-		require.NoError(t, server.Start(t.Context()))
-		seen(old)
-		watcher, err := pizzas.Watch(t.Context(), metav1.ListOptions{ResourceVersion: last})
-		if err == nil {
-			err = apierrors.FromObject(framework.Next(t, watcher).Object)
-			watcher.Stop()
-		}
-		require.True(t, apierrors.IsResourceExpired(err) || apierrors.IsGone(err), "A watch from before the restore gets %v.", err)
-	}
-}
-
 // An object of a restored snapshot whose namespace has been deleted since can be changed and deleted, although
 // nothing can be created beside it.
 func TestRestoredWithoutItsNamespace(t *testing.T) {
@@ -198,7 +81,7 @@ func TestRestoredWithoutItsNamespace(t *testing.T) {
 	held.Finalizers = []string{"example.com/held"}
 	_, err := pizzas.Create(t.Context(), held, metav1.CreateOptions{})
 	require.NoError(t, err)
-	path, _ := save(t, server)
+	path := save(t, server)
 	require.NoError(t, server.Stop())
 	require.NoError(t, namespaces.Delete(t.Context(), namespace, metav1.DeleteOptions{}))
 	// The controller manager would.
@@ -229,25 +112,6 @@ func TestRestoredWithoutItsNamespace(t *testing.T) {
 	patch(`{"metadata":{"finalizers":null}}`)
 	_, err = pizzas.Get(t.Context(), "held", metav1.GetOptions{})
 	framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
-}
-
-// A snapshot can be made of the directory of a server that does not run, however it has ended.
-func TestSnapshotWithoutAServer(t *testing.T) {
-	framework.Long(t, "servers are started and stopped")
-	t.Parallel()
-	server := framework.NewServer(t, cp, framework.Flags())
-	for _, end := range []func(){func() { require.NoError(t, server.Stop()) }, server.Kill} {
-		require.NoError(t, server.Start(t.Context()))
-		framework.Stock(t, cp, server)
-		acknowledged := write(t, server, fmt.Sprintf("round-%d", server.PID()), 100, end)
-		path, _ := save(t, server)
-		copied := framework.NewServer(t, cp, framework.Flags())
-		restoreInto(t, copied, path)
-		require.NoError(t, copied.Start(t.Context()))
-		require.Subset(t, names(t, copied).UnsortedList(), acknowledged.UnsortedList())
-		require.NoError(t, copied.Stop())
-	}
-	require.NoError(t, server.Start(t.Context()))
 }
 
 // A pipe gets what a file has, and nothing else.
@@ -295,63 +159,4 @@ func TestSnapshotThroughPipes(t *testing.T) {
 	code, _, stderr = framework.Tool(t, cp, nil, "snapshot", "verify", dir)
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, key+`: it can't be decoded: no kind "Calzone" is registered`)
-}
-
-func TestSnapshotRefusals(t *testing.T) {
-	t.Parallel()
-	server := framework.NewServer(t, cp, framework.Flags())
-	require.NoError(t, server.Start(t.Context()))
-	path, described := save(t, server)
-	good, err := os.ReadFile(path)
-	require.NoError(t, err)
-	dir := t.TempDir()
-	file := func(name string, content []byte) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, content, 0o600))
-		return path
-	}
-	flipped := bytes.Clone(good)
-	flipped[len(flipped)-1] ^= 1
-	changed := file("changed", flipped)
-	cut := file("cut", good[:len(good)/2+1])
-	bare := file("bare", good[:len(good)-32])
-	missing := filepath.Join(dir, "missing")
-	occupied := filepath.Join(dir, "occupied")
-	require.NoError(t, os.MkdirAll(filepath.Join(occupied, "photos"), 0o700))
-	empty := filepath.Join(dir, "empty")
-
-	const noHash = "it has no hash at its end"
-	damaged := "it is damaged: its database has the hash " + described.Hash
-	for name, test := range map[string]struct {
-		args []string
-		want string
-	}{
-		"status of a changed file":         {[]string{"status", changed}, "the snapshot " + changed + " can't be used: " + damaged},
-		"status of a file that is cut off": {[]string{"status", cut}, "the snapshot " + cut + " can't be used: " + noHash},
-		"status of a file without a hash":  {[]string{"status", bare}, "the snapshot " + bare + " can't be used: " + noHash},
-		"status of no file":                {[]string{"status", missing}, "opening the snapshot: open " + missing + ": no such file or directory"},
-		"restoring a changed file":         {[]string{"restore", changed, "--data-dir=" + empty}, "the snapshot can't be used: " + damaged},
-		"restoring a file that is cut off": {[]string{"restore", cut, "--data-dir=" + empty}, "the snapshot can't be used: " + noHash},
-		"restoring a file without a hash":  {[]string{"restore", bare, "--data-dir=" + empty}, "the snapshot can't be used: " + noHash},
-		"restoring no file":                {[]string{"restore", missing, "--data-dir=" + empty}, "opening the snapshot: open " + missing + ": no such file or directory"},
-		"restoring over other files":       {[]string{"restore", path, "--data-dir=" + occupied}, "the data directory " + occupied + " is not empty, but has \"photos\""},
-		"restoring over a running server":  {[]string{"restore", path, "--data-dir=" + framework.DataDir(server)}, "the data directory " + framework.DataDir(server) + " is in use by a server"},
-		"saving an empty directory":        {[]string{"save", missing, "--data-dir=" + dir}, "there is no database of an embedded etcd in " + dir},
-		"saving nothing":                   {[]string{"save", missing, "--data-dir="}, "--data-dir must name a directory"},
-		"saving into no directory":         {[]string{"save", missing + "/file", "--data-dir=" + framework.DataDir(server)}, "creating the snapshot: open "},
-		"saving without a file":            {[]string{"save"}, "accepts 1 arg(s), received 0"},
-		"a format":                         {[]string{"status", path, "--output=xml"}, "--output must be \"json\" or left out, not \"xml\""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr := framework.Tool(t, cp, nil, append([]string{"snapshot"}, test.args...)...)
-			require.Equal(t, 1, code)
-			require.Empty(t, stdout)
-			lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
-			got := lines[len(lines)-1]
-			require.True(t, strings.HasPrefix(got, "Error: "+test.want), "got %s\nwant the beginning to be %s", got, test.want)
-			require.NoFileExists(t, missing)
-		})
-	}
-	// None of that has done anything to it.
-	require.NoError(t, server.WaitReady(t.Context()))
 }
