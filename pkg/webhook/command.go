@@ -41,6 +41,18 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
+// options are set by flags, whose usages describe them.
+type options struct {
+	serving       *genericoptions.SecureServingOptions
+	logs          *logsapi.LoggingConfiguration
+	kubeconfig    string
+	shutdownDelay time.Duration
+	pathFile      string
+	clientCAFile  string
+	clientTokens  bool
+	clientNames   []string
+}
+
 // NewCommand returns the command of a server for webhooks. They are made with the
 // configuration of clients. It serves until the context ends, then finishes its work and
 // returns nil.
@@ -96,18 +108,6 @@ func (o *options) run(ctx context.Context, webhooks func(*rest.Config) (Webhooks
 		return err
 	}
 	return serve(ctx, serving, hooks, callers, o.shutdownDelay)
-}
-
-// options are set by flags, whose usages describe them.
-type options struct {
-	serving       *genericoptions.SecureServingOptions
-	logs          *logsapi.LoggingConfiguration
-	kubeconfig    string
-	shutdownDelay time.Duration
-	pathFile      string
-	clientCAFile  string
-	clientTokens  bool
-	clientNames   []string
 }
 
 func newOptions() *options {
