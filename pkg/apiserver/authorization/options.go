@@ -75,6 +75,7 @@ func (o *Options) Validate() []error {
 func (o *Options) ApplyTo(config *genericapiserver.Config, cluster *rest.Config, note func(context.Context)) error {
 	reviewer := rest.CopyConfig(cluster)
 	reviewer.Wrap(tracing.WrapperFor(config.TracerProvider))
+	reviewer.Wrap(ShareReviews)
 	authorizer, err := o.authorizer(reviewer)
 	if err != nil {
 		return err
