@@ -86,7 +86,7 @@ hack
 test/workshop                 pkg/registry
 test/workshop(tests)          pkg/registry/testing
 test(tests)                   pkg/apiserver/testing pkg/registry/definition test/workshop
-test                          cmd pkg/conformance pkg/cmd/kit pkg/cmd pkg/crdserver pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys pkg/generated pkg/apis
+test                          cmd pkg/conformance pkg/doctor pkg/cmd/kit pkg/cmd pkg/crdserver pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys pkg/generated pkg/apis
 EOF
 }
 

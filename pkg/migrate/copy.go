@@ -501,8 +501,8 @@ func (t *tail) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := t.watch(ctx); err != nil {
 			t.lock.Lock()
-			defer t.lock.Unlock()
 			t.err = fmt.Errorf("watching the %s: %w", t.from.GroupResource(), err)
+			t.lock.Unlock()
 			return
 		}
 		_ = wait(ctx, pollInterval) // A proxy may end each watch at once.

@@ -186,9 +186,9 @@ func TestTrusted(t *testing.T) {
 		req := httptest.NewRequestWithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, address{conn: connection}), http.MethodGet, "/", nil)
 		require.False(t, Trusted(req))
 		Trust(req)
-		time.Sleep(trustTime - 1)
+		time.Sleep(trustTime - time.Second)
 		require.True(t, Trusted(req))
-		time.Sleep(1)
+		time.Sleep(time.Second)
 		require.False(t, Trusted(req))
 	})
 }

@@ -17,34 +17,15 @@ limitations under the License.
 package migration
 
 import (
-	"crypto/tls"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
-	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
-
-// kubeEtcdClient is one of kube-apiserver's etcd.
-func (c *cluster) kubeEtcdClient(t *testing.T) *clientv3.Client {
-	t.Helper()
-	issued, err := c.PKI.EtcdCA.Issue(controlplane.Certificate{User: "test"})
-	require.NoError(t, err)
-	certificate, err := tls.X509KeyPair(issued.Cert, issued.Key)
-	require.NoError(t, err)
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{c.Etcd.URL()},
-		TLS:       &tls.Config{RootCAs: c.PKI.ServingCA.Pool(), Certificates: []tls.Certificate{certificate}},
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	return client
-}
 
 // A value that a type in Go writes in another way belongs to its manager as before, which can apply it again. Several
 // managers have to write it as it is stored, as with quantities of Kubernetes' own kinds.
