@@ -27,6 +27,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,7 +47,7 @@ func TestOthersKeepTheirObjects(t *testing.T) {
 	seeing := func(next http.RoundTripper) http.RoundTripper {
 		return ignoring(roundTripper(func(request *http.Request) (*http.Response, error) {
 			if request.Method == http.MethodDelete && collections.MatchString(request.URL.Path) {
-				t.Error("a collection would be deleted")
+				assert.Fail(t, "a collection would be deleted")
 				return nil, errors.New("a collection would be deleted")
 			}
 			return next.RoundTrip(request)
