@@ -67,7 +67,7 @@ test-definitions: binaries ## Imports definitions of other projects, and compare
 	DEFINITIONS=. hack/test.sh -vet=off -count=1 -timeout=120m ./test/kit/definitions
 
 .PHONY: test-remote
-test-remote: binaries ## Runs the core of the API's tests through SSH, as root: those that framework.AlsoRemote marks
+test-remote: binaries ## Runs the core of the API's tests through SSH, as root
 	E2E_BASTION=true $(TEST_E2E) -timeout=10m ./test/e2e/api
 
 .PHONY: test-tutorial
