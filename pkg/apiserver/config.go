@@ -350,8 +350,7 @@ func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserve
 	handler = limits.WithGate(handler, codecs, config.LongRunningFunc, c.Bounds, config.MaxRequestBodyBytes, transport.Admit) // Behind authorization: only writers send bodies.
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)                                                      // Authenticates and authorizes for the handlers above.
 	handler = filters.WithRetryableErrors(handler, codecs)                                                                    // Rewrites refusals of the handlers inside.
-	handler = filters.WithRequestBounds(handler, codecs, c.Bounds, c.frontProxy.Sends)                                        // Before authentication, and reviews of impersonation.
-	handler = limits.WithDeadlines(handler, config.RequestTimeout)                                                            // Also for refusals by all of these.
+	handler = filters.WithRequestBounds(handler, codecs, c.Bounds, config.RequestTimeout, c.frontProxy.Sends)                 // Before authentication, and reviews of impersonation.
 	handler = c.connections.Handler(handler)                                                                                  // Counts all requests of a connection.
 	handler = cluster.WithServerHeader(handler, c.Name)                                                                       // Also on refusals.
 	return handler

@@ -37,9 +37,8 @@ limitations under the License.
 //   - WithServerHeader names the server that answers.
 //   - Handler counts the requests of a connection, and tells clients of a stopping
 //     server to use others.
-//   - WithDeadlines ends the wait for bodies that do not come, and for clients that read no response.
-//   - WithRequestBounds refuses headers, paths, queries and timeouts that no client needs, and leaves impersonation and
-//     audit IDs to the front proxy.
+//   - WithRequestBounds refuses headers, paths, queries and timeouts that no client needs, leaves impersonation and
+//     audit IDs to the front proxy, and ends the wait for bodies that do not come.
 //   - WithRetryableErrors makes k8s.io/apiserver's texts for "later" a Status with Retry-After.
 //   - DefaultBuildHandlerChain is k8s.io/apiserver's: panics, deadlines, authentication, audit,
 //     impersonation, priority and fairness, authorization.

@@ -25,9 +25,11 @@ import (
 	"k8s.io/apiserver/pkg/authorization/path"
 	"k8s.io/client-go/util/flowcontrol"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 )
+
+// Clients may have logsPerSecond errors logged, and logBurst at once. A flood would displace all others from the log.
+const logsPerSecond, logBurst = 10, 100
 
 // identified refuses requests without an identity, even if the cluster's rules allow them
 // to everybody. These rules are meant for kube-apiserver, whose front proxy passes
@@ -44,7 +46,7 @@ type identified struct {
 // except to the open paths. An error is about these paths.
 func RequireIdentity(delegate authenticator.Request, openPaths []string) (authenticator.Request, error) {
 	open, err := path.NewAuthorizer(openPaths)
-	return &identified{delegate, open, limits.NewLogPace()}, err
+	return &identified{delegate, open, flowcontrol.NewTokenBucketRateLimiter(logsPerSecond, logBurst)}, err
 }
 
 // AuthenticateRequest returns the user of a request.

@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -47,7 +48,7 @@ func TestDirectClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			handler := WithRequestBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				assert.Equal(t, test.passed, req.Header.Get(test.header) != "", "passed on")
-			}), requests.NewCodecs(), limits.DefaultBounds(), func(*http.Request) bool { return test.proxied })
+			}), requests.NewCodecs(), limits.DefaultBounds(), time.Minute, func(*http.Request) bool { return test.proxied })
 			req := httptest.NewRequest(http.MethodGet, "/", nil)
 			req.Header.Set(test.header, test.value)
 			requests.RequireStatus(t, requests.Serve(handler, req), test.want, http.StatusForbidden)

@@ -27,11 +27,13 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
@@ -41,9 +43,16 @@ import (
 const leastTimeout = time.Second
 
 // WithRequestBounds refuses requests whose path, query or headers exceed the bounds, or that may come only from the front
-// proxy. It works before authentication.
-func WithRequestBounds(next http.Handler, serializer runtime.NegotiatedSerializer, bounds limits.Bounds, byFrontProxy func(*http.Request) bool) http.Handler {
+// proxy, and ends the wait for a body when the time for a request is over. It works before authentication.
+func WithRequestBounds(next http.Handler, serializer runtime.NegotiatedSerializer, bounds limits.Bounds, bodyTime time.Duration, byFrontProxy func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.ContentLength != 0 {
+			// k8s.io/apiserver waits as long as the connection lives, over HTTP/1.1 even after its answer.
+			// Upstream fault 9.
+			if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)); err != nil {
+				klog.FromContext(req.Context()).Error(err, "A body is waited for without a limit")
+			}
+		}
 		values := parameters(req.URL.RawQuery)
 		err := checkRequest(bounds, req, values)
 		if err == nil && !byFrontProxy(req) {
@@ -161,7 +170,8 @@ func checkDirect(req *http.Request) error {
 // ResolveRequestInfo returns a resolver that treats malformed paths of resources like any other
 // path. They are authorized as such and not found.
 //
-// For /apis/<group>/<version>/watch k8s.io/apiserver would answer 500.
+// For /apis/<group>/<version>/watch, and for a namespace such as "..", k8s.io/apiserver would answer 500.
+// Upstream fault 16.
 // Upstream fault 17.
 //
 // For /apis/example.com/v1/things.apps it would serve things of apps.example.com to users with
@@ -178,7 +188,7 @@ type requestInfoResolver struct {
 
 func (r requestInfoResolver) NewRequestInfo(req *http.Request) (*genericapirequest.RequestInfo, error) {
 	info, err := r.RequestInfoResolver.NewRequestInfo(req)
-	if err != nil || strings.Contains(info.Resource, ".") {
+	if err != nil || strings.Contains(info.Resource, ".") || len(content.IsPathSegmentName(info.Namespace)) > 0 {
 		//nolint:nilerr // The error says only that the path is not one of a resource.
 		return &genericapirequest.RequestInfo{Path: req.URL.Path, Verb: strings.ToLower(req.Method)}, nil
 	}

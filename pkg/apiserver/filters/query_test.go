@@ -22,6 +22,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -71,7 +72,7 @@ func TestRequestBounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			req := httptest.NewRequest(http.MethodGet, test.target, nil)
 			req.Header = test.headers
-			requests.RequireStatus(t, requests.Serve(WithRequestBounds(okHandler(), requests.NewCodecs(), bounds, direct), req), test.want, test.code)
+			requests.RequireStatus(t, requests.Serve(WithRequestBounds(okHandler(), requests.NewCodecs(), bounds, time.Minute, direct), req), test.want, test.code)
 		})
 	}
 }
@@ -87,7 +88,7 @@ func TestLeastTimeout(t *testing.T) {
 		"timeout=999ms&timeout=a": "timeout=1s",
 	} {
 		var got string
-		handler := WithRequestBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { got = req.URL.RawQuery }), requests.NewCodecs(), limits.DefaultBounds(), direct)
+		handler := WithRequestBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { got = req.URL.RawQuery }), requests.NewCodecs(), limits.DefaultBounds(), time.Minute, direct)
 		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/things?"+query, nil))
 		require.Equal(t, want, got)
 	}

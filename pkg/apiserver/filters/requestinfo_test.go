@@ -33,6 +33,8 @@ func TestRequestInfo(t *testing.T) {
 	for path, want := range map[string]genericapirequest.RequestInfo{
 		"/apis/example.com/v1/watch":                      {Path: "/apis/example.com/v1/watch", Verb: "get"},
 		"/apis/example.com/v1/namespaces/a/things.apps/b": {Path: "/apis/example.com/v1/namespaces/a/things.apps/b", Verb: "get"},
+		"/apis/example.com/v1/namespaces/../things":       {Path: "/apis/example.com/v1/namespaces/../things", Verb: "get"},
+		"/apis/example.com/v1/namespaces/a%25b/things":    {Path: "/apis/example.com/v1/namespaces/a%b/things", Verb: "get"},
 		"/apis/example.com/v1/things": {
 			Path: "/apis/example.com/v1/things", Verb: "list", IsResourceRequest: true, APIPrefix: "apis",
 			APIGroup: "example.com", APIVersion: "v1", Resource: "things", Parts: []string{"things"},

@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,8 +70,14 @@ func WithRetryableErrors(next http.Handler, serializer runtime.NegotiatedSeriali
 // Unwrap is for k8s.io/apiserver's wrapper.
 func (r *retryable) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
+// refusalTime is how long a client may take to read a refusal, which strangers can have, too.
+const refusalTime = time.Second
+
 // WriteHeader sends a Status in place of such an answer.
 func (r *retryable) WriteHeader(code int) {
+	if code >= http.StatusBadRequest {
+		_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now().Add(refusalTime))
+	}
 	err := r.status(code)
 	if err == nil {
 		r.ResponseWriter.WriteHeader(code)

@@ -199,15 +199,6 @@ func shapeOf(text []byte) (s shape) {
 // encoding has as many bytes. Managed fields are counted by themselves: they name each field once more, and no client
 // asks for them.
 func (b *Bounds) CheckObject(object metav1.Object, size int) error {
-	for _, field := range []struct{ path, value string }{
-		{"name", object.GetName()},
-		{"generateName", object.GetGenerateName()},
-		{"namespace", object.GetNamespace()},
-	} {
-		if len(field.value) > b.NameBytes {
-			return fmt.Errorf("metadata.%s: must have at most %d bytes, not %d", field.path, b.NameBytes, len(field.value))
-		}
-	}
 	if owners := len(object.GetOwnerReferences()); owners > b.Owners {
 		return fmt.Errorf("metadata.ownerReferences: must have at most %d items, not %d", b.Owners, owners)
 	}

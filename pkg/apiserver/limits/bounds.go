@@ -18,6 +18,8 @@ package limits
 
 import (
 	"fmt"
+	"math"
+	"runtime/debug"
 
 	"github.com/spf13/pflag"
 )
@@ -44,7 +46,8 @@ type Bounds struct {
 	// BodyElements is how many elements all lists and objects of a body may have together. To tell
 	// owners of fields, structured-merge-diff inserts the keys of each into a sorted list, one by one. 200
 	// 000 labels kept a processor busy for half a minute. Errors of custom resources are compared
-	// with each other. Upstream fault 3.
+	// with each other.
+	// Upstream fault 3.
 	// Upstream fault 85.
 	BodyElements int
 	// PatchDepth is how deep objects and lists of a patch may be nested. A patch
@@ -65,13 +68,10 @@ type Bounds struct {
 	// k8s.io/apiserver compares each of them with each other.
 	// Upstream fault 5.
 	Owners int
-	// NameBytes is how long a name or namespace in an object's metadata may be before it
-	// is validated, which repeats it in several messages.
-	NameBytes int
 
 	// RequestMemory is how many bytes large bodies, lists and objects may take together while requests are worked on. An
 	// account may have a quarter.
-	RequestMemory int64
+	RequestMemory int
 	// WatchesPerUser is how many watches and streams an account may have.
 	WatchesPerUser int
 	// ConnectionsPerClient is how many connections an IP address may have that leaves as many to others, without
@@ -84,6 +84,10 @@ type Bounds struct {
 
 // DefaultBounds are enough for all that clients of Kubernetes are known to send.
 func DefaultBounds() Bounds {
+	memory := debug.SetMemoryLimit(-1) // GOMEMLIMIT.
+	if memory == math.MaxInt64 {
+		memory = 1 << 30
+	}
 	return Bounds{
 		PathBytes:            4 << 10,
 		HeaderBytes:          64 << 10,
@@ -98,9 +102,8 @@ func DefaultBounds() Bounds {
 		PatchListElements: 1000,
 		FieldPathBytes:    8 << 20,
 		Owners:            256,
-		NameBytes:         1 << 10,
 
-		RequestMemory:        defaultRequestMemory(),
+		RequestMemory:        int(memory / 2),
 		WatchesPerUser:       2000,
 		ConnectionsPerClient: 512,
 		TokensPerClient:      10,
@@ -112,11 +115,7 @@ func (b *Bounds) AddFlags(flags *pflag.FlagSet) {
 	for _, flag := range b.flags() {
 		flags.IntVar(flag.value, flag.name, *flag.value, flag.usage)
 	}
-	flags.Int64Var(&b.RequestMemory, requestMemoryFlag, b.RequestMemory, ""+
-		"How many bytes of memory large bodies, lists and objects may take at once, estimated from their sizes; an account may have a quarter. Requests beyond are told to retry. By default half of GOMEMLIMIT, or 512 MiB.")
 }
-
-const requestMemoryFlag = "max-request-memory-bytes"
 
 type boundFlag struct {
 	name  string
@@ -130,6 +129,7 @@ func (b *Bounds) flags() []boundFlag {
 		{"max-selector-bytes", &b.SelectorBytes, "How long a label or field selector may be, in bytes."},
 		{"max-selector-requirements", &b.SelectorRequirements, "How many requirements and values a label or field selector may have."},
 		{"max-body-elements", &b.BodyElements, "How many elements all lists and objects in a request's body may have together."},
+		{"max-request-memory-bytes", &b.RequestMemory, "How many bytes of memory large bodies, lists and objects may take at once, estimated from their sizes; an account may have a quarter. Requests beyond are told to retry. By default half of GOMEMLIMIT, or 512 MiB."},
 		{"max-watches-per-user", &b.WatchesPerUser, "How many watches and streams an account may have at once. Accounts of the cluster may have any number. Requests beyond are told to retry."},
 		{"max-connections-per-client", &b.ConnectionsPerClient, "How many connections an IP address may have to this server, as far as it leaves as many to others. All addresses may have three times as many together, but for those that kube-apiserver has. Further ones are closed."},
 		{"max-new-tokens-per-client", &b.TokensPerClient, "How many new bearer tokens an IP address may present in a second; ten times as many at once. kube-apiserver is asked about each that this server has not found valid before. Requests beyond are told to retry."},
@@ -142,9 +142,6 @@ func (b *Bounds) Validate() (errs []error) {
 		if *flag.value <= 0 {
 			errs = append(errs, fmt.Errorf("--%s must be above 0, not %d", flag.name, *flag.value))
 		}
-	}
-	if b.RequestMemory <= 0 {
-		errs = append(errs, fmt.Errorf("--%s must be above 0, not %d", requestMemoryFlag, b.RequestMemory))
 	}
 	return errs
 }

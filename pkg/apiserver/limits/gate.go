@@ -24,14 +24,12 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -59,15 +57,6 @@ const (
 	statusClientClosedRequest = 499
 )
 
-// defaultRequestMemory is half of GOMEMLIMIT.
-func defaultRequestMemory() int64 {
-	limit := debug.SetMemoryLimit(-1)
-	if limit == math.MaxInt64 {
-		return 512 << 20
-	}
-	return limit / 2
-}
-
 // accountOf returns the name under which bounds by user count a user's requests. ServiceAccounts of a namespace
 // share one, except in kube-system.
 func accountOf(user string) string {
@@ -88,7 +77,8 @@ func isOfCluster(account string) bool {
 // gate belongs behind authorization, so that the server reads bodies only from clients that may write. It calls admit for
 // each request, which must not be nil.
 func WithGate(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds, maxBody int64, admit func(*http.Request)) http.Handler {
-	memory := NewShares(bounds.RequestMemory, bounds.RequestMemory/accountPart, 0)
+	most := int64(bounds.RequestMemory / accountPart)
+	memory := NewShares(int64(bounds.RequestMemory), most, 0)
 	watches := NewShares(math.MaxInt64, int64(bounds.WatchesPerUser), 0)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		admit(req)
@@ -100,11 +90,6 @@ func WithGate(next http.Handler, serializer runtime.NegotiatedSerializer, longRu
 		}
 		refuse := func(err error) {
 			responsewriters.ErrorNegotiated(err, serializer, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
-		}
-		// Upstream fault 16.
-		if reasons := content.IsPathSegmentName(info.Namespace); len(reasons) > 0 {
-			refuse(apierrors.NewBadRequest(fmt.Sprintf("the namespace %q %s", info.Namespace, strings.Join(reasons, ", "))))
-			return
 		}
 		account := accountOf(sender.GetName())
 		if longRunning(req, info) {
@@ -130,7 +115,7 @@ func WithGate(next http.Handler, serializer runtime.NegotiatedSerializer, longRu
 			ctx, cancel = context.WithDeadline(ctx, deadline)
 			defer cancel()
 		}
-		part := &reservation{shares: memory, account: account, most: bounds.RequestMemory / accountPart, verb: info.Verb, indented: prefersIndented(req)}
+		part := &reservation{shares: memory, account: account, most: most, verb: info.Verb, indented: prefersIndented(req)}
 		defer part.release()
 		req = req.WithContext(context.WithValue(ctx, reservationKey{}, part))
 		if hasBody(info.Verb) {

@@ -27,7 +27,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
@@ -207,26 +206,6 @@ func TestWatchesOfAccounts(t *testing.T) {
 				requests.RequireStatus(t, requests.Serve(handler, watch()), "", http.StatusOK)
 			}
 		})
-	}
-}
-
-// k8s.io/apiserver answers 500, since keys of etcd can't have these names.
-func TestNamespacesOfPaths(t *testing.T) {
-	for namespace, want := range map[string]string{
-		"a": "", "": "",
-		"..":  `the namespace ".." may not be '..'`,
-		"a%b": `the namespace "a%b" may not contain '%'`,
-	} {
-		request := requests.As(requests.WithInfo(httptest.NewRequest(http.MethodGet, "/", nil), "list"), "anna")
-		info, _ := genericapirequest.RequestInfoFrom(request.Context())
-		info.Namespace = namespace
-		handler := WithGate(http.NotFoundHandler(), requests.NewCodecs(), requests.IsWatch, DefaultBounds(), mebibyte, admit)
-		response := requests.Serve(handler, request)
-		if want == "" {
-			require.Equal(t, http.StatusNotFound, response.Code, namespace)
-		} else {
-			requests.RequireStatus(t, response, want, http.StatusBadRequest)
-		}
 	}
 }
 

@@ -52,33 +52,27 @@ func CheckQuantities(text []byte) error {
 		case json.Number:
 			value = token.String()
 		}
-		// apimachinery does not mind spaces around a quantity.
-		if value = strings.TrimSpace(value); isExpensive([]byte(value)) {
-			return fmt.Errorf("a number has more than %d characters, or an exponent below -999 or of more than 9 digits, or of more than 3 after %d digits: %.32s", maxNumberLength, maxFastDigits, value)
+		if isExpensive(value) {
+			return fmt.Errorf("a number has more than %d characters, or an exponent below -999 or of more than 9 digits, or of more than 3 after %d digits: %.32s", maxNumberLength, maxFastDigits, strings.TrimSpace(value))
 		}
 	}
 }
 
-// isExpensive reports whether the text is a number that costs resource.ParseQuantity minutes
-// and gigabytes. That writes out 1e-999999999 before it rounds it
-// (kubernetes/kubernetes#141306), and any number of many digits with a large exponent. There
-// is no regular expression here, as those are slow on long numbers themselves.
-// Upstream fault 6.
-func isExpensive(text []byte) bool {
-	// The longest ending that is neither part of a number nor an expensive exponent.
-	const maxSuffix = len("e+123456789")
+const (
+	digits = "0123456789."
+	signs  = "+-"
+	// suffixes are the characters of those that a quantity may have, besides an exponent.
+	suffixes = "numkKMGTPEi"
+)
 
-	text = bytes.TrimLeft(text, "+-")
-	suffix := bytes.TrimLeft(text, "0123456789.")
-	length := len(text) - len(suffix)
-	switch {
-	case length == 0:
-		return false
-	case len(suffix) > 0 && (suffix[0] == 'e' || suffix[0] == 'E') && isExpensiveExponent(suffix[1:], length):
-		return len(bytes.TrimLeft(suffix[2:], "0123456789")) == 0
-	default:
-		return length > maxNumberLength && len(suffix) <= maxSuffix
-	}
+// isExpensive reports whether a text is a quantity that costs resource.ParseQuantity minutes and gigabytes. That writes
+// out 1e-999999999 before it rounds it (kubernetes/kubernetes#141306), and any number of many digits with a large
+// exponent.
+// Upstream fault 6.
+func isExpensive(text string) bool {
+	number := strings.TrimLeft(strings.TrimRight(strings.TrimSpace(text), suffixes), signs)
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(number), "e")
+	return strings.Trim(mantissa+strings.TrimLeft(exponent, signs), digits) == "" && isSuspicious([]byte(number))
 }
 
 // isExpensiveExponent reports whether the text after the "e" of a number of this length begins
@@ -124,8 +118,7 @@ func isSuspicious(text []byte) bool {
 // The text of a field follows the last byte of its length. So a number after a printable character is a part of a longer
 // text, such as a UID, unless that character is the length of the number.
 func mayBeExpensive(message []byte) bool {
-	const signs = "+-.eE"
-	isPart := func(c byte) bool { return '0' <= c && c <= '9' || strings.IndexByte(signs, c) >= 0 }
+	isPart := func(c byte) bool { return strings.IndexByte(digits+signs+"eE", c) >= 0 }
 	for begin := 0; begin < len(message); {
 		if !isPart(message[begin]) {
 			begin++

@@ -21,8 +21,6 @@ package limits
 import (
 	"net/netip"
 	"sync"
-
-	"k8s.io/client-go/util/flowcontrol"
 )
 
 // Shares is a per-client quota over a common pool. A client may hold no more of it than is left for others: however
@@ -90,12 +88,4 @@ func ClientAddress(remote string) string {
 	}
 	prefix, _ := address.WithZone("").Prefix(prefixIPv6) // No IPv6 address is shorter.
 	return prefix.String()
-}
-
-// Clients may have logsPerSecond lines logged, and logBurst at once. A flood would displace all others from the log.
-const logsPerSecond, logBurst = 10, 100
-
-// NewLogPace returns a limiter of lines that any client can have logged.
-func NewLogPace() flowcontrol.RateLimiter {
-	return flowcontrol.NewTokenBucketRateLimiter(logsPerSecond, logBurst)
 }

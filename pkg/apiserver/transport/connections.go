@@ -53,6 +53,10 @@ const (
 	headerFactor = 40
 	// requestBytes is what a request takes beside its headers and its body.
 	requestBytes = 32 << 10
+	// stallTime is how long a client may read nothing of what is written to it. Until then, a response holds a seat of
+	// priority and fairness: k8s.io/apiserver waits for the write, whatever the timeout of the request.
+	// Upstream fault 76.
+	stallTime = 30 * time.Second
 	// patience is how long a connection waits for memory, and pause how often it asks.
 	patience, pause = 10 * time.Second, 10 * time.Millisecond
 	// maxCertificates bounds the signatures that crypto/x509 verifies for a request, which are up to a hundred otherwise.
@@ -148,7 +152,7 @@ func (c *Connections) Handler(next http.Handler) http.Handler {
 			return
 		}
 		conn.begin(req)
-		defer conn.end()
+		defer conn.done()
 		if err := checkCertificates(req); err != nil {
 			w.Header().Set("Connection", "close")
 			http.Error(w, err.Error(), http.StatusRequestHeaderFieldsTooLarge)
@@ -217,12 +221,12 @@ type conn struct {
 	client string
 
 	http2 atomic.Bool
-	// written is when Write has set a deadline. crypto/tls writes one record at a time.
-	written time.Time
 	// trusted is when Trust was called, in Unix nanoseconds.
 	trusted atomic.Int64
 
 	mu sync.Mutex
+	// end is when net/http ends the response that is written, or zero.
+	end time.Time
 	// requests are in progress.
 	requests int
 	// wanted is the memory of a stranger's connection, and held the part that is taken from its IP address's.
@@ -251,17 +255,28 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write ends a connection of HTTP/2 whose client reads nothing. For HTTP/1.1, responses have deadlines.
+// Write ends a connection whose client reads nothing.
 func (c *conn) Write(p []byte) (int, error) {
-	if now := time.Now(); c.http2.Load() && now.Sub(c.written) > limits.EventTime/30 {
-		c.written = now
-		_ = c.SetWriteDeadline(now.Add(limits.EventTime))
+	c.mu.Lock()
+	deadline := time.Now().Add(stallTime)
+	if !c.end.IsZero() && c.end.Before(deadline) {
+		deadline = c.end
 	}
+	_ = c.Conn.SetWriteDeadline(deadline) // Write returns the same error.
+	c.mu.Unlock()
 	n, err := c.Conn.Write(p)
 	if err != nil {
 		c.http2.Store(false)
 	}
 	return n, err
+}
+
+// SetWriteDeadline sets when the response ends, even if its client still reads.
+func (c *conn) SetWriteDeadline(end time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.end = end
+	return c.Conn.SetWriteDeadline(end)
 }
 
 // hold reports whether the connection has the memory that it wants.
@@ -283,6 +298,7 @@ func (c *conn) begin(req *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests++
+	c.end = time.Time{} // The last response's.
 	if c.authorized {
 		return
 	}
@@ -294,8 +310,8 @@ func (c *conn) begin(req *http.Request) {
 	}
 }
 
-// end gives the memory back after the last request.
-func (c *conn) end() {
+// done gives the memory back after the last request.
+func (c *conn) done() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.requests--; c.requests == 0 {

@@ -301,18 +301,38 @@ func TestUnreadStreams(t *testing.T) {
 	require.Eventually(t, func() bool { return connections.taken("127.0.0.1") < requestBytes }, time.Minute, time.Millisecond)
 }
 
-// A connection of HTTP/2 whose client reads nothing ends in time.
+// A connection whose client reads nothing ends in time.
 func TestUnreadConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, peer := net.Pipe()
-		defer func() { _ = peer.Close() }()
-		conn := &conn{Conn: server, all: NewConnections(limits.DefaultBounds())}
-		conn.begin(&http.Request{ProtoMajor: 2})
-		began := time.Now()
-		_, err := io.WriteString(conn, "a frame")
-		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		require.Equal(t, limits.EventTime, time.Since(began))
-	})
+	for name, test := range map[string]struct {
+		deadline time.Duration
+		next     bool
+		want     time.Duration
+	}{
+		"a response":                     {0, false, stallTime},
+		"a refusal":                      {time.Second, false, time.Second},
+		"a longer response":              {time.Hour, false, stallTime},
+		"a response to the next request": {time.Second, true, stallTime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, peer := net.Pipe()
+				defer func() { _ = peer.Close() }()
+				conn := &conn{Conn: server, all: NewConnections(limits.DefaultBounds())}
+				conn.begin(&http.Request{})
+				began := time.Now()
+				if test.deadline > 0 {
+					require.NoError(t, conn.SetWriteDeadline(began.Add(test.deadline)))
+				}
+				if test.next {
+					conn.done()
+					conn.begin(&http.Request{})
+				}
+				_, err := io.WriteString(conn, "a part")
+				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+				require.Equal(t, test.want, time.Since(began))
+			})
+		})
+	}
 }
 
 // Clients of a server that leaves use another connection after the next response, until the port is closed.
