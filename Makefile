@@ -41,7 +41,9 @@ SELF := $(MAKE)
 help: ## Lists the targets
 	@awk -F ':.*## ' '\
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z0-9-]+:.*## / { printf "  %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@printf '\nSuites of "make nightly SUITE=…"\n'
+	@sed -n 's/^#: \([a-z0-9-]*\) /\1\t/p' hack/make/nightly.mk | while IFS=$$'\t' read -r suite what; do printf '  %-18s %s\n' "$${suite}" "$${what}"; done
 
 ##@ Every day
 
@@ -85,25 +87,47 @@ check: ## Checks and tests what has changed, in two minutes, and says what else 
 smoke: ## Runs the end-to-end test RUN=TestX against the control plane of "make run"
 	@CONTROLPLANE_ATTACH=$(CURDIR)/$(LOCAL) hack/smoke.sh $(RUN)
 
+UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./artifacts ./test/upstream | grep --invert-match /pkg/generated/)
+E2E_PACKAGES = ./test/kit $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|alerts|dashboard|kit|nodes(/.*)?|e2e/attacks)$$')
+# RACE=true has the race detector, which needs gcc.
+RACE ?=
+TEST_LENGTH = -short
+TEST_UNIT = $(if $(RACE),CGO_ENABLED=1 )hack/test.sh $(if $(RACE),-race )-vet=off $(TEST_LENGTH) -timeout=20m
+TEST_E2E = env RERUN=true hack/test.sh -vet=off $(TEST_LENGTH) -count=1 -p=3
+
 # A failure does not keep the rest from running, but is in the exit code. Two at a time: the
 # end-to-end tests often wait. Their binaries come first, or they would begin last.
-.PHONY: test
-test: ## Runs the unit tests and an end-to-end test of every capability; says first what this machine can't run
+.PHONY: test test-unit test-e2e
+test: ## Runs the unit tests, with RACE=true under the race detector, and an end-to-end test of every capability
 	@hack/test-needs.sh
+	$(if $(RACE),@hack/test-needs.sh gcc)
 	-@$(MAKE) --no-print-directory binaries
-	@$(MAKE) --keep-going --no-print-directory --jobs=2 TEST_LENGTH=-short test-e2e test-unit
+	@$(MAKE) --keep-going --no-print-directory --jobs=2 test-e2e test-unit
 
-.PHONY: test-all
-test-all: ## Runs all tests, long ones included, but those in docs/making-releases.md: some hours
-	@hack/test-needs.sh
-	-@$(MAKE) --no-print-directory binaries $(addprefix $(BIN)/,$(OTHERS))
-	@$(MAKE) --keep-going --no-print-directory --jobs=2 test-e2e test-unit test-fuzz
-	@$(MAKE) --keep-going --no-print-directory test-crd-apiserver test-controller-runtime test-remote test-oldest test-definitions test-tutorial test-alerts test-etcd test-kine test-release test-dashboard test-newest-go test-nodes
+test-unit:
+	packages="$(UNIT_PACKAGES)"; $(TEST_UNIT) $${packages}
 
-.PHONY: verify
-verify: verify-lint verify-boundaries verify-budgets verify-headers verify-site verify-shell verify-modules verify-codegen verify-reference verify-vulnerabilities ## Runs all checks
+test-e2e: binaries
+	failed=0; \
+		packages="$(E2E_PACKAGES)"; $(TEST_E2E) -timeout=45m $${packages} || failed=1; \
+		$(TEST_E2E) -timeout=10m ./test/e2e/attacks || failed=1; \
+		exit $${failed}
 
-.PHONY: update
-update: update-codegen update-reference update-format update-modules ## Fixes whatever "make verify" finds that a tool can fix
+# Each runs hack/verify-X.sh, and so does "make verify-X".
+VERIFICATIONS := $(addprefix verify-,lint boundaries budgets headers site shell modules codegen reference vulnerabilities)
+.PHONY: verify $(VERIFICATIONS)
+verify: $(VERIFICATIONS) ## Runs all checks
+$(VERIFICATIONS):
+	hack/$@.sh
+
+UPDATES := $(addprefix update-,codegen reference format modules)
+.PHONY: update update-figures $(UPDATES)
+update: $(UPDATES) ## Fixes whatever "make verify" finds that a tool can fix
+$(UPDATES) update-figures:
+	hack/$@.sh
+
+.PHONY: nightly
+nightly: ## Runs the tests that take long: those of SUITE="kine etcd", or all that end by themselves, some hours
+	@$(SELF) --keep-going --no-print-directory $(addprefix suite-,$(or $(SUITE),$(NIGHT)))
 
 include hack/make/*.mk

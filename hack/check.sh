@@ -15,8 +15,8 @@
 # limitations under the License.
 
 # Checks and tests what has changed since the merge base with main, or since the commit
-# that BASE names, in about two minutes. CONTRIBUTING.md says what else to run for each
-# directory; the lines that apply are printed.
+# that BASE names, in about two minutes. It prints which end-to-end tests import what has
+# changed, or are named after it, and which suites of "make nightly" run these tests.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -81,21 +81,24 @@ if ((${#packages[@]} > 0)); then
 	step 'go test -short'
 	# shellcheck disable=SC2086 # a list of packages
 	[[ -z ${tests} ]] || hack/test.sh -vet=off -short -timeout=5m ${tests} || status=1
-
-	step 'a server in the process'
-	hack/test.sh -vet=off -run='^TestSmoke$' ./pkg/apiserver/testing || status=1
 fi
 
 step 'done'
-for directory in ${directories}; do
-	[[ ${directory} != test/e2e/* ]] || echo "${directory} has changed: also run go test -vet=off -count=1 ./${directory}"
-done
-# A row of the table in CONTRIBUTING.md: | `directory`, `another` | `command` |
-while IFS='|' read -r _ of commands _; do
-	for directory in ${of//[\`,]/}; do
-		if grep --quiet "^${directory}\(/\|\$\)" <<<"${changed}"; then
-			echo "${directory} has changed: also run${commands//\`/}"
-		fi
+tests=$({
+	go list -f '{{.ImportPath}} {{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./test/... |
+		awk -v changed="${imports[*]}" -v module="$(go list -m)" '
+			BEGIN { split(changed, list, " "); for (i in list) wanted[list[i]] = 1 }
+			{ for (i = 2; i <= NF; i++) if ($i in wanted) { sub(module, "."); print $1; next } }'
+	for directory in ${directories//\// }; do
+		[[ ! -d test/e2e/${directory} ]] || echo "./test/e2e/${directory}"
 	done
-done < <(sed -n '/^| change in | also run |$/,/^$/p' CONTRIBUTING.md | tail -n +3)
+} | sort --unique)
+[[ -n ${tests} ]] || exit "${status}"
+echo "Also run: go test -vet=off -short -count=1 ${tests//$'\n'/ }"
+for suite in $(awk -v tests="${tests//$'\n'/ }" '
+	BEGIN { split(tests, list, " "); for (i in list) wanted[list[i]] = 1 }
+	/^suite-/ { suite = $1; sub(/^suite-/, "", suite); sub(/:$/, "", suite) }
+	{ for (i = 1; i <= NF; i++) if ($i in wanted) print suite }' hack/make/nightly.mk | sort --unique); do
+	echo "Before a release, run: make nightly SUITE=${suite}"
+done
 exit "${status}"

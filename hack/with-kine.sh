@@ -14,7 +14,7 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 
-# Runs a command with an etcd API that stores in PostgreSQL: kine, which "make test-kine" builds.
+# Runs a command with an etcd API that stores in PostgreSQL: kine, which "make nightly SUITE=kine" builds.
 # Both are new, only for this command, and reachable from this machine only.
 #
 #   hack/with-kine.sh COMMAND [ARGUMENT...]

@@ -26,8 +26,3 @@ bench: binaries ## Measures starts, and requests beside custom resources; sample
 bench-compare: binaries ## Compares what requests cost this build of the server and the one of the commit BASE
 	@hack/build-base.sh $(BASE)
 	go run ./test/bench/comparison -base=_output/base/apiserver -rounds=9
-
-.PHONY: bench-kine
-bench-kine: binaries $(BIN)/kine ## Measures writes and watches with etcd, and with PostgreSQL behind kine
-	go test -vet=off -run='^$$' -bench=. -benchtime=3000x ./test/e2e/api
-	hack/with-kine.sh go test -vet=off -run='^$$' -bench=. -benchtime=3000x ./test/e2e/api

@@ -65,7 +65,7 @@ func program(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(os.Getenv(controlplane.BinDirVariable), name))
 	require.NoError(t, err)
-	require.FileExists(t, path, `"make test-alerts" builds it`)
+	require.FileExists(t, path, `"make nightly SUITE=alerts" builds it`)
 	return path
 }
 

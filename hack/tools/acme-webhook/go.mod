@@ -1,4 +1,4 @@
-// The API server with which cert-manager asks solvers of ACME challenges, for "make test-others".
+// The API server with which cert-manager asks solvers of ACME challenges, for "make nightly SUITE=others".
 module restaurant.programming-kubernetes.info/apiserver/hack/tools/acme-webhook
 
 go 1.26.5

@@ -1,4 +1,4 @@
-// The adapter that custom-metrics-apiserver tests itself with, for "make test-others".
+// The adapter that custom-metrics-apiserver tests itself with, for "make nightly SUITE=others".
 module restaurant.programming-kubernetes.info/apiserver/hack/tools/custom-metrics-adapter
 
 go 1.26.5

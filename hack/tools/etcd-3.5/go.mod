@@ -1,4 +1,4 @@
-// A server of etcd 3.5, for "make test-etcd".
+// A server of etcd 3.5, for "make nightly SUITE=etcd".
 module restaurant.programming-kubernetes.info/apiserver/hack/tools/etcd-3.5
 
 go 1.26.0

@@ -1,4 +1,4 @@
-// A server of etcd's API that stores in PostgreSQL, for "make test-kine".
+// A server of etcd's API that stores in PostgreSQL, for "make nightly SUITE=kine".
 module restaurant.programming-kubernetes.info/apiserver/hack/tools/kine
 
 go 1.26.5

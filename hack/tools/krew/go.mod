@@ -1,4 +1,4 @@
-// For "make test-release".
+// For "make nightly SUITE=release".
 module restaurant.programming-kubernetes.info/apiserver/hack/tools/krew
 
 go 1.26.0

@@ -1,4 +1,4 @@
-// metrics-server tells autoscalers the load of pods, for "make test-nodes".
+// metrics-server tells autoscalers the load of pods, for "make nightly SUITE=nodes".
 module restaurant.programming-kubernetes.info/apiserver/hack/tools/metrics-server
 
 go 1.26.5

@@ -1,4 +1,4 @@
-// rclone with what the documentation of backups uses, for "make test-nodes".
+// rclone with what the documentation of backups uses, for "make nightly SUITE=nodes".
 module restaurant.programming-kubernetes.info/apiserver/hack/tools/rclone
 
 go 1.26.0

@@ -1,4 +1,4 @@
-// stress repeats tests beside each other, for "make stress".
+// stress repeats tests beside each other, for "make nightly SUITE=stress".
 module restaurant.programming-kubernetes.info/apiserver/hack/tools/stress
 
 go 1.26.0

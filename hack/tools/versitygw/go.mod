@@ -1,4 +1,4 @@
-// An S3 server for backups, for "make test-nodes".
+// An S3 server for backups, for "make nightly SUITE=nodes".
 module restaurant.programming-kubernetes.info/apiserver/hack/tools/versitygw
 
 go 1.26.0

@@ -31,12 +31,10 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/test/bastion"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
-	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // TestRunBehindABastion types what it is told to.
 func TestRunBehindABastion(t *testing.T) {
-	framework.Long(t, "it needs a network of its own")
 	bastion.ForTest(t)
 	t.Chdir("../../..")
 	t.Setenv("KUBECACHEDIR", t.TempDir())

@@ -28,7 +28,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// These depend on where objects are stored, for "make bench-kine". "make bench" compares servers.
+// These depend on where objects are stored, for "make nightly SUITE=bench-kine". "make bench" compares servers.
 
 // BenchmarkCreate creates pizzas from 8 clients on each processor.
 func BenchmarkCreate(b *testing.B) {

@@ -31,7 +31,7 @@ import (
 )
 
 // cp is the control plane that all tests share. With E2E_BASTION=true only SSH reaches it,
-// see package bastion. "make test-remote" then runs the tests of what users do with kubectl and clients
+// see package bastion. "make nightly SUITE=remote" then runs the tests of what users do with kubectl and clients
 // in Go. The others are about the server itself, or talk to it without the clients that know the way.
 //
 // None may stop or break any of its components. A test that has to starts a control

@@ -17,7 +17,7 @@ limitations under the License.
 // Package attacks has twelve attacks on a server in a container of 1 GiB, beside a neighbor who gets, lists and creates
 // objects through kube-apiserver. docs/lab/attacks.md says what they do.
 //
-// "make test" has one of them for a second. "make test-attacks" has all of them, also on crd-apiserver and the webhook
+// "make test" has one of them for a second. "make nightly SUITE=attacks" has all of them, also on crd-apiserver and the webhook
 // of custom resources. With ATTACKED=kube-apiserver, they attack kube-apiserver with these custom resources.
 package attacks
 

@@ -48,7 +48,7 @@ func dynamicREST(config *rest.Config) (rest.Interface, error) {
 func lines(content []byte) []string { return strings.Split(string(content), "\n") }
 
 // Objects are in the server's etcd and not in the cluster's. What k8s.io/apiextensions-apiserver does with them is
-// tested in test/e2e/crd, by "make test-crd-apiserver".
+// tested in test/e2e/crd, by "make nightly SUITE=crd-apiserver".
 func TestObjects(t *testing.T) {
 	t.Parallel()
 	const group = "objects.example.com"

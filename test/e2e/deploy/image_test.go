@@ -37,7 +37,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// TestImage builds the image twice, which gives the same, for two architectures. "make test-nodes"
+// TestImage builds the image twice, which gives the same, for two architectures. "make nightly SUITE=nodes"
 // runs it on nodes.
 func TestImage(t *testing.T) {
 	binary := framework.Program(t, cp, "apiserver")

@@ -54,7 +54,7 @@ func monitoringKinds(t *testing.T) {
 }
 
 // testMetrics reads metrics as Prometheus does, and looks for those that the alerts ask for.
-// "make test-dashboard" looks for those of the dashboard.
+// "make nightly SUITE=dashboard" looks for those of the dashboard.
 func (ha *highAvailability) testMetrics(t *testing.T) {
 	published := series{}
 	for _, server := range ha.servers {

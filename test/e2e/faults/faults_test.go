@@ -20,7 +20,7 @@ limitations under the License.
 // change, once and in order.
 //
 // A campaign makes FAULTS=10 faults, chosen by FAULTS_SEED=1: the same seed chooses the same
-// faults, if not the same moments. "make test-faults FAULTS=1000" runs a long one.
+// faults, if not the same moments. "make nightly SUITE=faults FAULTS=1000" runs a long one.
 package faults
 
 import (

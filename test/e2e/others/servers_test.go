@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Package others examines API servers that other people wrote, and compares what is found with
-// testdata, so that docs/lab/conformance.md stays true. "make test-others" builds the servers.
+// testdata, so that docs/lab/conformance.md stays true. "make nightly SUITE=others" builds the servers.
 package others
 
 import (

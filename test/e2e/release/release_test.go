@@ -307,7 +307,7 @@ func TestRelease(t *testing.T) {
 		require.Contains(t, string(files["notes.md"]), "API servers")
 		require.NotContains(t, string(files["notes.md"]), "## v")
 	})
-	// To link everything once more takes long: this is for "make test-release".
+	// To link everything once more takes long: this is for "make nightly SUITE=release".
 	if os.Getenv("RELEASE_TWICE") != "" {
 		// Without a key, so without a signature.
 		again := release(clone(t, source), env...)

@@ -43,14 +43,13 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/network"
 )
 
-// TestHTTPProxy puts an HTTP proxy between everybody. "make test-remote" runs tests of test/e2e/api through SSH.
+// TestHTTPProxy puts an HTTP proxy between everybody. "make nightly SUITE=remote" runs tests of test/e2e/api through SSH.
 //
 //	client ─── proxy ─── cluster        kube-apiserver
 //	           │   │        └─ server   is connected to, but has no way back
 //	      outside  └───────────┘  │
 //	                              └─ a webhook behind a Service's cluster IP
 func TestHTTPProxy(t *testing.T) {
-	framework.Long(t, "a server is started twice")
 	tinyproxy, err := exec.LookPath("tinyproxy")
 	if err != nil {
 		t.Skip(err, "- install Debian's package tinyproxy")

@@ -19,7 +19,7 @@ limitations under the License.
 // it, something between them chooses one for each connection, as kube-proxy and load
 // balancers do.
 //
-// ROLLINGS=20 says how often all replicas are replaced, "make test-rollings" runs many.
+// ROLLINGS=20 says how often all replicas are replaced, "make nightly SUITE=rollings" runs many.
 package rollout
 
 import (

@@ -63,7 +63,7 @@ const objectCount = 500
 func TestDefinitions(t *testing.T) {
 	pattern := os.Getenv(variable)
 	if pattern == "" {
-		t.Skip("long: modules are generated and built for the definitions of many projects, by make test-definitions")
+		t.Skip("long: modules are generated and built for the definitions of many projects, by make nightly SUITE=definitions")
 	}
 	explanations, kit := readExplanations(t), buildKit(t)
 	corpora := corpora(t, regexp.MustCompile(pattern))
