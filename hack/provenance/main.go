@@ -95,7 +95,7 @@ func run(out io.Writer, parameters parameters, commit, builder string, files []s
 	}
 	s.Predicate.BuildDefinition.BuildType = source + "/blob/" + parameters.Version + "/docs/making-releases.md"
 	s.Predicate.BuildDefinition.ExternalParameters = parameters
-	// Modules are those of go.sum in the commit.
+	// Modules are listed in go.sum of the commit.
 	s.Predicate.BuildDefinition.ResolvedDependencies = []descriptor{
 		{URI: "git+" + source, Digest: map[string]string{"gitCommit": commit}},
 		{Name: runtime.Version(), URI: "pkg:golang/toolchain@" + runtime.Version()},

@@ -41,7 +41,7 @@ const (
 	// kube-apiserver serves by itself.
 	LocalReason = "Local"
 	// ServerHeader names the server that has written a response, see RFC 9110, section 10.2.4.
-	// kube-apiserver has none of its own, and lets that of another server through.
+	// kube-apiserver has none of its own, and lets another server's through.
 	ServerHeader = "Server"
 )
 

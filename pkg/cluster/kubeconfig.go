@@ -27,7 +27,7 @@ import (
 )
 
 // Kubeconfig loads the configuration of a client from the file of a flag, or if none is
-// named that of a pod.
+// named, from the service account of the pod.
 func Kubeconfig(flag, path string) (*rest.Config, error) {
 	if path == "" {
 		config, err := rest.InClusterConfig()

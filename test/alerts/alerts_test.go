@@ -69,7 +69,7 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
-// rulesOfInstance returns those of an instance with other names, which does not serve the group.
+// rulesOfInstance returns the rules of an instance with other names, which does not serve the group.
 func rulesOfInstance(t *testing.T) (all []prometheusRule) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -160,7 +160,7 @@ type prometheusRule struct {
 	Spec json.RawMessage `json:"spec"`
 }
 
-// prometheusRules returns those of the components.
+// prometheusRules returns the rules of the components.
 func prometheusRules(t *testing.T) (all []prometheusRule) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "artifacts", "*", "components", "monitoring", "prometheusrule*.yaml"))

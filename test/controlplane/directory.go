@@ -88,7 +88,7 @@ func (f *directory) release() error {
 }
 
 // RemoveDirectory deletes a control plane's directory with all its data. It refuses
-// other directories, and that of a running control plane.
+// other directories, and the directory of a running control plane.
 func RemoveDirectory(path string) error {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		return nil

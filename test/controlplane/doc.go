@@ -41,7 +41,7 @@ limitations under the License.
 //
 // The server runs as its ServiceAccount, so that tests fail if the roles grant too little.
 // Its flags are --secure-port, --bind-address, --kubeconfig, --tls-cert-file,
-// --tls-private-key-file, and --data-dir or those of an etcd.
+// --tls-private-key-file, and --data-dir or an etcd's.
 //
 // Tests use Main (one control plane for a test binary) or ForTest (one for a test). "make
 // run" is command local. RESTConfigFor, RESTConfigForServiceAccount and KubeconfigFor make
@@ -51,7 +51,7 @@ limitations under the License.
 // every certificate authority, so that a test can have any identity, or a forged one.
 //
 // A test that is being written need not start a control plane each time. With the
-// environment variable CONTROLPLANE_ATTACH, it uses that of "make run", and starts only the
+// environment variable CONTROLPLANE_ATTACH, it uses the control plane of "make run", and starts only the
 // server.
 //
 // All state is in one directory, for tests a temporary one. Starting again on the same

@@ -59,7 +59,7 @@ func (cp *ControlPlane) NewProgram(name string, program Program) (*Component, er
 }
 
 // ProgramPath returns the path of a program. The program is found by its name, or built,
-// like those of components.
+// as for components.
 func (cp *ControlPlane) ProgramPath(ctx context.Context, name string) (string, error) {
 	return cp.program(name)(ctx)
 }

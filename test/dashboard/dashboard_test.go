@@ -58,7 +58,7 @@ func TestDashboard(t *testing.T) {
 	require.NoError(t, cp.Install(t.Context()))
 	require.NoError(t, cp.Apply(t.Context(), root+"artifacts/deploy/components/monitoring/rbac.yaml"))
 
-	// The names are as long as those of a Deployment's pods, since legends consist of them.
+	// The names are as long as a Deployment's pods have them, since legends consist of them.
 	const etcd = "etcd-0"
 	var servers []*controlplane.Component
 	for _, pod := range []string{"apiserver-6d8f9c5b7d-4x2kq", "apiserver-6d8f9c5b7d-tz9hw"} {

@@ -83,7 +83,7 @@ func inherit(path string, settings ...string) error {
 	return nil
 }
 
-// removeCgroups removes the cgroups of all nodes, even those of a killed test. It fails while there
+// removeCgroups removes the cgroups of all nodes, even if a killed test has left them. It fails while there
 // are processes in them.
 func removeCgroups() error {
 	dirs, err := hierarchies()

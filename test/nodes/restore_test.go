@@ -272,7 +272,7 @@ func (o *operations) restoreFromStore(t *testing.T, list string, begin, end func
 	o.backUp(t, list)
 }
 
-// loseVolumes stops etcd, and empties its volumes and that of the backups. Claims and Jobs are deleted.
+// loseVolumes stops etcd, and empties its volumes and the backups' volume. Claims and Jobs are deleted.
 func (o *operations) loseVolumes(t *testing.T, namespace string) {
 	t.Helper()
 	there := []string{"--namespace restaurant-system", "--namespace " + namespace}
@@ -363,7 +363,7 @@ func (o *operations) restoreCustomResources(t *testing.T, overlay string, page *
 	lines := strings.Split(strings.TrimSpace(o.Run(t, list)), ";")
 	name := lines[len(lines)-1]
 	o.asUser(t, "kubectl delete pizza salami")
-	// The revision is close to that of the cluster's etcd, which has to be raised above it on the
+	// The revision is close to the one of the cluster's etcd, which has to be raised above it on the
 	// way back.
 	revision := strings.TrimSpace(o.Run(t, "echo $(($(kubectl get --raw /apis/restaurant.programming-kubernetes.info/v1/pizzas | jq --raw-output .metadata.resourceVersion) + 1000))"))
 	began := time.Now()

@@ -106,7 +106,7 @@ func runVersion(ctx context.Context, timeout time.Duration, version, commit stri
 	if err != nil {
 		return "", err
 	}
-	// The tests take those of the default version from elsewhere.
+	// The tests find the programs of the default version elsewhere.
 	if release != binaries.Version() {
 		if _, err := binaries.Kubernetes(ctx, options, "kube-apiserver", "kube-controller-manager", "kubectl"); err != nil {
 			return "", err

@@ -155,7 +155,7 @@ func readSlowBody(t *testing.T, timeout time.Duration) error {
 	return <-read
 }
 
-// unreadWriter is that of a client which reads nothing.
+// unreadWriter writes to a client that reads nothing.
 type unreadWriter struct {
 	http.ResponseWriter
 	begin func()

@@ -126,7 +126,7 @@ type note struct {
 
 func (n *note) DeepCopyObject() runtime.Object { return &note{n.TypeMeta, *n.DeepCopy()} }
 
-// OpenAPIModelName is that of a definition that allows anything.
+// OpenAPIModelName names a definition that allows anything.
 func (note) OpenAPIModelName() string { return examplev1.Pod{}.OpenAPIModelName() }
 
 // noteREST deletes a note that does not exist.

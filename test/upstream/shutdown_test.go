@@ -46,7 +46,7 @@ import (
 	"k8s.io/component-base/tracing"
 )
 
-// TestAuditHoldsUpShutdown needs no time: the clock is that of the bubble.
+// TestAuditHoldsUpShutdown needs no time, since synctest's clock does not wait.
 func TestAuditHoldsUpShutdown(t *testing.T) {
 	kubeconfig := writeFile(t, "{apiVersion: v1, kind: Config, clusters: [{name: a, cluster: {server: \"http://localhost:1\"}}], contexts: [{name: a, context: {cluster: a}}], current-context: a}")
 	synctest.Test(t, func(t *testing.T) {
@@ -200,7 +200,7 @@ func (c *closed) Close() error {
 // TestGoAwayClosesBodies of requests that a client has chosen the connection for, and not begun, so that it can't send
 // them by another one.
 //
-//nolint:staticcheck // SA1019: kube-apiserver's client is that of the library.
+//nolint:staticcheck // SA1019: client-go's own client in kube-apiserver does the same.
 func TestGoAwayClosesBodies(t *testing.T) {
 	client, server := net.Pipe()
 	chosen := make(chan struct{})

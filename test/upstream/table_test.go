@@ -46,7 +46,7 @@ const (
 // fault is a row of a table.
 type fault struct {
 	number string
-	// files are those of ours that work around the fault.
+	// files are our files that work around the fault.
 	files []string
 	test  string
 }

@@ -191,7 +191,7 @@ func describe(module *debug.Module, licence string) spdxPackage {
 	return spdxPackage{
 		Name: module.Path, SPDXID: id("Module", module.Path+"-"+module.Version), VersionInfo: module.Version,
 		DownloadLocation: noAssertion, LicenseDeclared: licence,
-		// The hash in go.sum is the one of a module's files. It is not comparable with that of an
+		// The hash in go.sum is the one of a module's files. It is not comparable with the hash of an
 		// archive.
 		Comment:      module.Sum,
 		ExternalRefs: []externalRef{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + module.Path + "@" + module.Version}},

@@ -30,7 +30,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
 
-// deadlines are those of a connection.
+// deadlines records the deadlines that are set for a connection.
 type deadlines struct {
 	http.ResponseWriter
 	read, write time.Duration

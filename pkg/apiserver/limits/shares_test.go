@@ -28,7 +28,7 @@ import (
 func TestShares(t *testing.T) {
 	for name, test := range map[string]struct {
 		total int64
-		// takes are those of one each, by the names of the clients.
+		// takes names the clients that take one each.
 		takes, want string
 	}{
 		"half for the first":            {6, "aaaa", "yyyn"},

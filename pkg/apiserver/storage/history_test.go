@@ -36,7 +36,7 @@ import (
 // watched is a storage whose watches say nothing.
 type watched struct {
 	storage.Interface
-	// revision is that of etcd, or 0 if etcd does not answer. reads counts how often it was read.
+	// revision is etcd's, or 0 if etcd does not answer. reads counts how often it was read.
 	revision uint64
 	reads    int
 }

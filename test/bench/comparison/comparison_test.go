@@ -30,7 +30,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Ratios are those of the same round, so that a slow round is slow for both.
+// Ratios compare samples of the same round, so that a slow round is slow for both.
 func TestRatios(t *testing.T) {
 	rate := func(s Sample) float64 { return s.PerSecond }
 	mine := []Sample{{Round: 0, PerSecond: 10}, {Round: 1, PerSecond: 300}, {Round: 2, PerSecond: 90}}

@@ -17,7 +17,7 @@ limitations under the License.
 // Command comparison measures the server beside what else could serve the same objects, all
 // behind one kube-apiserver and on one etcd: custom resources, and the same moved to
 // crd-apiserver. The contenders take turns in several rounds, so that other work of the machine
-// meets all of them. Processor time is that of the processes themselves.
+// meets all of them. Processor time is measured for the processes themselves.
 //
 // It prints medians, and writes every sample as JSON. It judges nothing. With --base, it
 // compares two builds of the server instead.
@@ -177,7 +177,7 @@ func (b *bench) takeTurns(ctx context.Context, round int, clients []client, requ
 	return samples, nil
 }
 
-// at returns the clients as those of a contender: kube-apiserver's, unless builds are compared.
+// at returns clients of a contender: of kube-apiserver, unless builds are compared.
 func (b *bench) at(c *contender, clients []client) []client {
 	if c.host == "" {
 		return clients

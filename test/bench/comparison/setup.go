@@ -53,7 +53,7 @@ const (
 
 	withoutControllers = "--run-controllers=false"
 	// movedPrefix is where crd-apiserver stores what it has: its copies of the definitions must
-	// not be those of kube-apiserver.
+	// not be kube-apiserver's.
 	movedPrefix = "/crd-apiserver"
 
 	pizzaContent = `"spec":{"toppings":[{"name":"mozzarella","quantity":1}],"replicas":1}`

@@ -14,11 +14,11 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package binaries builds the programs of a control plane from source: etcd, those of
-// Kubernetes, and the tested server. There are no downloads of etcd and Kubernetes for tests
+// Package binaries builds the programs of a control plane from source: etcd, Kubernetes,
+// and the tested server. There are no downloads of etcd and Kubernetes for tests
 // of the aggregation layer. The package needs only the go command and the Go modules.
 //
-// By default, the versions are those of kubernetes.mod, a Go module that is part of this
+// By default, kubernetes.mod has the versions, a Go module that is part of this
 // package. It has the libraries of Kubernetes in the same versions as this module, so that
 // code which kube-apiserver and a server share is compiled once. Options.Version names another
 // release of Kubernetes, which is built with its own dependencies. The user's cache directory

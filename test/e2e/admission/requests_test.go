@@ -97,7 +97,7 @@ var requests = map[string]struct {
 	existing int
 	send     func(request) error
 	// told is what admission is told: operation, resource, kind, and which objects. RESOURCE
-	// and KIND are those of the path.
+	// and KIND are the path's.
 	told string
 	// reads is set for a request that stores nothing, and has no dry run.
 	reads bool

@@ -245,7 +245,7 @@ func TestMutations(t *testing.T) {
 	const again = `[{"op":"add","path":"/metadata/labels/changed","value":"yes"}]`
 	tests := map[string]struct {
 		version, patch string
-		// toppings are those of a pizza with tomato, or want is the refusal.
+		// toppings are what a pizza with tomato gets, or want is the refusal.
 		toppings []string
 		want     string
 	}{

@@ -47,7 +47,7 @@ func newSubject(t *testing.T, kind, version string) subject {
 // in returns the same objects in another version.
 func (s subject) in(version string) subject { return subject{s.In(version)} }
 
-// change gives a field of the spec another valid value than that of a new object.
+// change gives a field of the spec another valid value than a new object has.
 func (s subject) change(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
 	field, value := "cost", any("2")

@@ -107,7 +107,7 @@ func newScene(number int) *scene {
 	return s
 }
 
-// address is that of the Service.
+// address is the Service's.
 func (s *scene) address() string { return fmt.Sprintf("%s.1.%d", network, s.number+1) }
 
 // serves has the server have versions, the first with the highest priority.
@@ -326,7 +326,7 @@ type behaviour struct {
 	versions     []string
 	resource     string
 	noAggregated bool
-	// delay is that of discovery, and listDelay that of lists.
+	// delay delays discovery, and listDelay lists.
 	delay, listDelay time.Duration
 	// list answers lists, and all answers everything, in place of what is right.
 	list, all http.HandlerFunc

@@ -267,7 +267,7 @@ func nested() []call {
 	}
 }
 
-// orders is the environment variable of a process that attacks. In that of the tests, the neighbor would wait for it.
+// orders is the environment variable of a process that attacks. In the process of the tests, the neighbor would wait for it.
 const orders = "ATTACKER"
 
 type order struct {

@@ -185,7 +185,7 @@ func stored(t *testing.T, etcd *controlplane.Component, group, namespace, name s
 	return answer.Kvs[0].Value
 }
 
-// servedVersions are those of a group in the cluster's discovery that have the resource.
+// servedVersions returns the versions of a group that have the resource, by the cluster's discovery.
 func servedVersions(t *testing.T, group string) []string {
 	t.Helper()
 	groups, err := framework.Kube(cp).Discovery().ServerGroups()

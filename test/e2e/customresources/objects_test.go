@@ -156,7 +156,7 @@ func TestAliasesOfResources(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Objects survive a restart, and so do those of a definition that is gone. This test does
+// Objects survive a restart, even if their definition is gone. This test does
 // not run beside the others, which need the server.
 func TestRestart(t *testing.T) {
 	const group = "restarted.example.com"

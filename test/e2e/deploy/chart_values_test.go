@@ -137,7 +137,7 @@ func changes(values map[string]any, prefix string) map[string]any {
 	return changed
 }
 
-// podTemplates returns those of workloads, CronJobs, Jobs and tests by their names.
+// podTemplates returns the pod templates of workloads, CronJobs, Jobs and tests by name.
 func podTemplates(t *testing.T, objects []*unstructured.Unstructured) map[string]corev1.PodTemplateSpec {
 	t.Helper()
 	found := map[string]corev1.PodTemplateSpec{}

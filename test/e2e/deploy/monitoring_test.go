@@ -54,7 +54,7 @@ func monitoringKinds(t *testing.T) {
 }
 
 // testMetrics reads metrics as Prometheus does, and looks for those that the alerts ask for.
-// "make nightly SUITE=dashboard" looks for those of the dashboard.
+// "make nightly SUITE=dashboard" looks for the dashboard's metrics.
 func (ha *highAvailability) testMetrics(t *testing.T) {
 	published := series{}
 	for _, server := range ha.servers {
@@ -93,7 +93,7 @@ kube_cronjob_status_last_schedule_time{namespace="restaurant-system",cronjob="ba
 kube_cronjob_status_last_successful_time{namespace="restaurant-system",cronjob="backup"} 1.7e+09
 `
 
-// embeddedMetrics are those of a server with an embedded etcd.
+// embeddedMetrics are the metrics of a server with an embedded etcd.
 const embeddedMetrics = `
 apiserver_embedded_etcd_quota_bytes{server="apiserver"} 2.1e+09
 `

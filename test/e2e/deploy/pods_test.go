@@ -45,13 +45,13 @@ import (
 // as a process, with its ServiceAccount, arguments, variables and files. It lets
 // processes find each other. Ports and paths are others, as all run on one machine.
 type machine struct {
-	// prefix tells the components of one test from those of another.
+	// prefix tells the components of tests apart.
 	prefix string
 	// ports are those on this machine for "pod:port".
 	ports map[string]int
 	// claims are directories for PersistentVolumeClaims.
 	claims map[string]string
-	// flags are added to those of a container, and variables to those of a pod.
+	// flags are added to a container's, and variables to a pod's.
 	flags, variables map[string][]string
 }
 

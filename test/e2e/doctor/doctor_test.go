@@ -75,7 +75,7 @@ func symptoms(findings []finding) []string {
 	return symptoms
 }
 
-// statuses are by check; that of a check with several is the last.
+// statuses are by check; a check with several findings has the last one's.
 func statuses(findings []finding) map[string]string {
 	statuses := map[string]string{}
 	for _, finding := range findings {

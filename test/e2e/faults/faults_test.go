@@ -120,7 +120,7 @@ type campaign struct {
 	servers []*controlplane.Component
 	links   []*link
 	configs []*rest.Config
-	// toppings are those of each server, and of kube-apiserver.
+	// toppings are clients of each server, and of kube-apiserver.
 	toppings []typed.ToppingInterface
 	load     *workload
 	seed     uint64

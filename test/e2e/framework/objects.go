@@ -107,7 +107,7 @@ func (s *Scope) Objects(kind, version string) Objects {
 	return o
 }
 
-// Objects are those of a kind in a version that belong to one test.
+// Objects are the objects of a kind, in a version, that belong to one test.
 type Objects struct {
 	schema.GroupVersionKind
 	*Scope

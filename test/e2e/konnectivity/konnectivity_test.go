@@ -57,7 +57,7 @@ const (
 	guarded = "guarded"
 )
 
-// cluster is spread over four hosts, and only those of the agents have a connection
+// cluster is spread over four hosts, and only the hosts of the agents have a connection
 // with more than one other.
 type cluster struct {
 	*controlplane.ControlPlane

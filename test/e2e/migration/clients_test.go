@@ -68,7 +68,7 @@ type clients struct {
 	failedReads *failures
 
 	mu sync.Mutex
-	// replicas are those of each pizza whose write was acknowledged, and 0 if it is deleted.
+	// replicas has the replicas of each pizza whose write was acknowledged, and 0 if it is deleted.
 	replicas map[string]int
 	requests int
 	slowest  time.Duration

@@ -235,7 +235,7 @@ func (c *cluster) kubectl(t *testing.T, stdin string, args ...string) {
 	require.NoError(t, err, "%s", output)
 }
 
-// args are those of a command of "migrate".
+// args are the arguments of a command of "migrate".
 func (c *cluster) args(command string) []string {
 	args := []string{
 		"migrate", command, "--kubeconfig=" + c.Kubeconfig(), "--data-dir=" + c.dataDir,
@@ -287,7 +287,7 @@ func (c *cluster) startUntil(t *testing.T, line, command string, args ...string)
 	return cmd, stderr
 }
 
-// phase is that of the migration, or the error for none.
+// phase returns the phase of the migration, or an error if there is none.
 func (c *cluster) phase(t *testing.T) string {
 	t.Helper()
 	code, stdout, stderr := c.migrate(t, "status", "--output=json")

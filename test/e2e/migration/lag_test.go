@@ -112,7 +112,7 @@ func newSlowEtcd(t *testing.T, cp *controlplane.ControlPlane) (proxy *etcdProxy,
 	return proxy, "https://" + listener.Addr().String()
 }
 
-// serverTLS is that of a server in a test.
+// serverTLS returns the TLS configuration of a server in a test.
 func serverTLS(t *testing.T, cp *controlplane.ControlPlane) *tls.Config {
 	t.Helper()
 	issued, err := cp.PKI.ServingCA.Issue(controlplane.Certificate{User: "proxy", Hosts: []string{"localhost", "127.0.0.1"}})

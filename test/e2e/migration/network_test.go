@@ -418,7 +418,7 @@ func TestCutConnections(t *testing.T) {
 // walk is what TestCutConnections does at each step.
 type walk struct {
 	*cluster
-	// args are the flags of the connections, and kubeEtcd those of kube-apiserver's etcd.
+	// args are the flags of the connections, and kubeEtcd the flags for kube-apiserver's etcd.
 	args, kubeEtcd []string
 	same           func()
 }

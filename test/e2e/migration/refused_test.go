@@ -40,7 +40,7 @@ import (
 const (
 	definitions = "apiextensions.k8s.io/v1/customresourcedefinitions"
 	apiServices = "apiregistration.k8s.io/v1/apiservices"
-	// notTried allows dry runs, such as those of a migration before it begins.
+	// notTried allows dry runs, such as a migration makes before it begins.
 	notTried = "request.dryRun || "
 )
 

@@ -45,7 +45,7 @@ var update = flag.Bool("update", false, "write what is found to testdata")
 
 // server is one that somebody else wrote.
 type server struct {
-	// Name is that of the program, and of the server's objects in the cluster.
+	// Name names the program, and the server's objects in the cluster.
 	Name     string
 	Versions []schema.GroupVersion
 	// Rules are permissions of the server's account besides those that every such server needs.
@@ -62,7 +62,7 @@ type server struct {
 // given are the flags that every server takes.
 var given = []string{"--bind-address", "--secure-port", "--tls-cert-file", "--tls-private-key-file"}
 
-// run runs the program with those of the control plane's flags that it has.
+// run runs the program with the flags of the control plane's servers that it has, too.
 func (s *server) run(dir string) func(context.Context, []string) error {
 	return func(ctx context.Context, flags []string) error {
 		var args []string

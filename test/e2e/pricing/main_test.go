@@ -45,7 +45,7 @@ var cp *controlplane.ControlPlane
 // busy one keeps it.
 const leaseDuration = 12 * time.Second
 
-// serverFlags are those of every replica. Toppings of a pizza can be missing, since
+// serverFlags are the flags of every replica. Toppings of a pizza can be missing, since
 // that is one of the things the controller has to deal with.
 var serverFlags = []string{
 	"--disable-admission-plugins=PizzaToppings,ToppingInUse",

@@ -319,7 +319,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// digest returns that of the image in an archive.
+// digest returns the digest of the image in an archive.
 func digest(t *testing.T, source, archive string) string {
 	t.Helper()
 	var index struct{ Manifests []struct{ Digest string } }

@@ -73,7 +73,7 @@ func TestRollingRestart(t *testing.T) {
 		name     string
 		replicas int
 		balanced bool
-		// retries are those of clients.
+		// retries counts what clients repeated.
 		retries int
 		// rollings is how often all are replaced, unless ROLLINGS says so.
 		rollings int

@@ -30,7 +30,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// names are those of all pizzas that a server has.
+// names returns the names of all pizzas of a server.
 func names(t *testing.T, server *controlplane.Component) sets.Set[string] {
 	t.Helper()
 	list, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{})
