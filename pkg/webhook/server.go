@@ -84,7 +84,7 @@ func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hoo
 // The end of the context makes it unready.
 func newHandler(ctx context.Context, hooks Webhooks, callers callers) http.Handler {
 	reviews := mux.NewPathRecorderMux("reviews")
-	memory := newMemory(limits.DefaultBounds().RequestMemory)
+	memory := newMemory(int64(limits.DefaultBounds().RequestMemory))
 	codec := newCodec(hooks.Scheme)
 	judge := admission{hooks, codec}
 	review := schema.GroupKind{Group: "admission.k8s.io", Kind: "AdmissionReview"}
