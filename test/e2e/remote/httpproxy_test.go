@@ -134,7 +134,8 @@ func TestHTTPProxy(t *testing.T) {
 		ask(t, "inside", `admission webhook "inside.example.com" denied the request: from 10.0.0.4`)
 		ask(t, "outside", outsideReached)
 		require.Equal(t, "ok: no proxy is between the server and the cluster", diagnosis(t, cp, server, "proxy", environment...))
-		require.Equal(t, "ok: all webhooks that are asked about the groups answer (2)", diagnosis(t, cp, server, "webhooks", environment...))
+		// The doctor connects without a proxy.
+		require.Contains(t, diagnosis(t, cp, server, "webhooks", environment...), "skipped: the webhook outside.example.com of the ValidatingWebhookConfiguration outside is not looked at: its address can't be reached from here")
 	})
 	t.Run("for the server, to etcd", func(t *testing.T) {
 		log, err := os.ReadFile(proxyProgram.LogFile())
