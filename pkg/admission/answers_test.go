@@ -18,10 +18,8 @@ package admission
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"k8s.io/apiserver/pkg/util/webhook"
@@ -30,15 +28,7 @@ import (
 
 // The answer of a webhook without an end was once read without end.
 func TestBoundAnswers(t *testing.T) {
-	const length = "X-Answer-Length"
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		var n int64
-		_, _ = fmt.Sscan(req.Header.Get(length), &n)
-		_, _ = io.CopyN(w, zeros{}, n)
-	}))
-	t.Cleanup(server.Close)
-	shared := &rest.Config{Host: server.URL}
-	down := errors.New("down")
+	shared, down := &rest.Config{}, errors.New("down")
 	resolver := boundAnswers(func(webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
 		return &webhook.AuthenticationInfoResolverDelegator{
 			ClientConfigForFunc: func(host string) (*rest.Config, error) {
@@ -50,48 +40,24 @@ func TestBoundAnswers(t *testing.T) {
 			ClientConfigForServiceFunc: func(string, string, int) (*rest.Config, error) { return shared, nil },
 		}
 	})(nil)
-	for name, test := range map[string]struct {
-		bytes   int
-		wantErr string
-	}{
-		"nothing":       {0, ""},
-		"the longest":   {maxAnswerBytes, ""},
-		"one byte more": {maxAnswerBytes + 1, "the answer is longer than 16777216 bytes"},
+	for how, resolve := range map[string]func() (*rest.Config, error){
+		"by URL":     func() (*rest.Config, error) { return resolver.ClientConfigFor("webhook:443") },
+		"by Service": func() (*rest.Config, error) { return resolver.ClientConfigForService("webhook", "default", 443) },
 	} {
-		for how, resolve := range map[string]func() (*rest.Config, error){
-			"by URL":     func() (*rest.Config, error) { return resolver.ClientConfigFor("webhook:443") },
-			"by Service": func() (*rest.Config, error) { return resolver.ClientConfigForService("webhook", "default", 443) },
-		} {
-			t.Run(name+" "+how, func(t *testing.T) {
-				config, err := resolve()
-				if err != nil {
-					t.Fatal(err)
-				}
-				client, err := rest.HTTPClientFor(config)
-				if err != nil {
-					t.Fatal(err)
-				}
-				request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, config.Host, http.NoBody)
-				if err != nil {
-					t.Fatal(err)
-				}
-				request.Header.Set(length, fmt.Sprint(test.bytes))
-				response, err := client.Do(request)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer response.Body.Close()
-				n, err := io.Copy(io.Discard, response.Body)
-				if test.wantErr != "" {
-					if err == nil || err.Error() != test.wantErr {
-						t.Errorf("got %v, want %s", err, test.wantErr)
-					}
-					return
-				}
-				if err != nil || n != int64(test.bytes) {
-					t.Errorf("got %d bytes and the error %v, want %d", n, err, test.bytes)
-				}
-			})
+		for bytes, wantErr := range map[answer]string{0: "", maxAnswerBytes: "", maxAnswerBytes + 1: "the answer is longer than 16777216 bytes"} {
+			config, err := resolve()
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := config.WrapTransport(bytes).RoundTrip(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, err := io.Copy(io.Discard, response.Body)
+			switch {
+			case wantErr == "" && (err != nil || n != int64(bytes)), wantErr != "" && (err == nil || err.Error() != wantErr):
+				t.Errorf("%s: got %d of %d bytes and the error %v, want %q", how, n, bytes, err, wantErr)
+			}
 		}
 	}
 	if _, err := resolver.ClientConfigFor("down"); !errors.Is(err, down) {
@@ -100,6 +66,13 @@ func TestBoundAnswers(t *testing.T) {
 	if shared.WrapTransport != nil {
 		t.Error("a configuration that others use, too, has been changed")
 	}
+}
+
+// answer is a transport whose answers have that many bytes.
+type answer int64
+
+func (a answer) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{Body: io.NopCloser(io.LimitReader(zeros{}, int64(a)))}, nil
 }
 
 type zeros struct{}

@@ -26,9 +26,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 )
 
 // ListMutatingPolicies returns the mutating policies of the cluster, and their bindings.
@@ -60,57 +58,15 @@ func ListMutatingPolicies(ctx context.Context, client kubernetes.Interface) (*ad
 	return policies, bindings, err
 }
 
-// betaPolicies reads mutating policies that are served as v1beta1.
-func betaPolicies(client kubernetes.Interface) *cache.ListWatch {
-	beta := client.AdmissionregistrationV1beta1().MutatingAdmissionPolicies()
-	return betaListWatch[admissionregistrationv1.MutatingAdmissionPolicyList](beta.List, beta.Watch)
-}
-
-// betaBindings reads bindings of mutating policies that are served as v1beta1.
-func betaBindings(client kubernetes.Interface) *cache.ListWatch {
-	beta := client.AdmissionregistrationV1beta1().MutatingAdmissionPolicyBindings()
-	return betaListWatch[admissionregistrationv1.MutatingAdmissionPolicyBindingList](beta.List, beta.Watch)
-}
-
-// betaListWatch returns lists of v1beta1 as lists of v1, with the type *L.
-func betaListWatch[L any, P interface {
-	*L
-	runtime.Object
-}, B runtime.Object](list func(context.Context, metav1.ListOptions) (B, error), follow func(context.Context, metav1.ListOptions) (watch.Interface, error)) *cache.ListWatch {
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			beta, err := list(ctx, options)
-			if err != nil {
-				return nil, err
-			}
-			converted, err := toV1[L](beta)
-			return P(converted), err
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return converted(follow(ctx, options))
-		},
+// fromBeta returns what was read as v1beta1 as an object of v1, and other objects unchanged.
+func fromBeta(obj any) (any, error) {
+	switch object := obj.(type) {
+	case *admissionregistrationv1beta1.MutatingAdmissionPolicy:
+		return toV1[admissionregistrationv1.MutatingAdmissionPolicy](object)
+	case *admissionregistrationv1beta1.MutatingAdmissionPolicyBinding:
+		return toV1[admissionregistrationv1.MutatingAdmissionPolicyBinding](object)
 	}
-}
-
-// converted converts the objects of a watch to v1.
-func converted(w watch.Interface, err error) (watch.Interface, error) {
-	if err != nil {
-		return nil, err
-	}
-	return watch.Filter(w, func(event watch.Event) (watch.Event, bool) {
-		var err error
-		switch object := event.Object.(type) {
-		case *admissionregistrationv1beta1.MutatingAdmissionPolicy:
-			event.Object, err = toV1[admissionregistrationv1.MutatingAdmissionPolicy](object)
-		case *admissionregistrationv1beta1.MutatingAdmissionPolicyBinding:
-			event.Object, err = toV1[admissionregistrationv1.MutatingAdmissionPolicyBinding](object)
-		}
-		if err != nil {
-			status := apierrors.NewInternalError(err).Status()
-			event = watch.Event{Type: watch.Error, Object: &status}
-		}
-		return event, true
-	}), nil
+	return obj, nil
 }
 
 // toV1 converts between versions with the same fields.

@@ -44,37 +44,39 @@ const absentRetry = 30 * time.Second
 // kube-apiserver alone enforces them. The caller must not have used the factory before.
 // Upstream fault 64.
 func TolerateAbsence(factory informers.SharedInformerFactory, label string) {
+	unlabeled := func(options *metav1.ListOptions) { options.LabelSelector = "!" + label }
 	for _, optional := range []struct {
 		resource     string
 		object, list runtime.Object
-		beta         func(kubernetes.Interface) *cache.ListWatch
+		beta         bool
 	}{
-		{"mutatingadmissionpolicies", &admissionregistrationv1.MutatingAdmissionPolicy{}, &admissionregistrationv1.MutatingAdmissionPolicyList{}, betaPolicies},
-		{"mutatingadmissionpolicybindings", &admissionregistrationv1.MutatingAdmissionPolicyBinding{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}, betaBindings},
-		{"mutatingwebhookconfigurations", &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfigurationList{}, nil},
-		{"validatingadmissionpolicies", &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyList{}, nil},
-		{"validatingadmissionpolicybindings", &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, nil},
-		{"validatingwebhookconfigurations", &admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{}, nil},
+		{"mutatingadmissionpolicies", &admissionregistrationv1.MutatingAdmissionPolicy{}, &admissionregistrationv1.MutatingAdmissionPolicyList{}, true},
+		{"mutatingadmissionpolicybindings", &admissionregistrationv1.MutatingAdmissionPolicyBinding{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}, true},
+		{"mutatingwebhookconfigurations", &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfigurationList{}, false},
+		{"validatingadmissionpolicies", &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyList{}, false},
+		{"validatingadmissionpolicybindings", &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, false},
+		{"validatingwebhookconfigurations", &admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{}, false},
 	} {
 		factory.InformerFor(optional.object, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 			lw := &optionalListWatch{
-				served: cache.NewFilteredListWatchFromClient(client.AdmissionregistrationV1().RESTClient(), optional.resource, metav1.NamespaceAll,
-					func(options *metav1.ListOptions) { options.LabelSelector = "!" + label }),
-				resource: optional.resource,
-				empty:    optional.list,
+				ListWatch: cache.NewFilteredListWatchFromClient(client.AdmissionregistrationV1().RESTClient(), optional.resource, metav1.NamespaceAll, unlabeled),
+				resource:  optional.resource,
+				empty:     optional.list,
 			}
-			if optional.beta != nil {
-				lw.beta = optional.beta(client)
+			if optional.beta {
+				lw.beta = cache.NewFilteredListWatchFromClient(client.AdmissionregistrationV1beta1().RESTClient(), optional.resource, metav1.NamespaceAll, unlabeled)
 			}
-			return cache.NewSharedIndexInformer(lw,
-				optional.object, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+			// Without an example, it accepts objects of both versions.
+			informer := cache.NewSharedIndexInformer(lw, nil, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+			_ = informer.SetTransform(fromBeta) // It fails only after the informer has started.
+			return informer
 		})
 	}
 }
 
 // optionalListWatch lists and watches a resource that may not be served.
 type optionalListWatch struct {
-	served *cache.ListWatch
+	*cache.ListWatch
 	// beta reads the resource where it is served as v1beta1. It is nil for resources that
 	// never were, with the same fields.
 	beta            *cache.ListWatch
@@ -102,7 +104,7 @@ func (o *optionalListWatch) absent(err error) bool {
 
 // ListWithContext returns an empty list if the resource is not served.
 func (o *optionalListWatch) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	list, err := o.served.ListWithContext(ctx, options)
+	list, err := o.ListWatch.ListWithContext(ctx, options)
 	if apierrors.IsNotFound(err) && o.beta != nil {
 		if list, err = o.beta.ListWithContext(ctx, options); err == nil {
 			o.logVersion.Do(func() {
@@ -120,7 +122,7 @@ func (o *optionalListWatch) ListWithContext(ctx context.Context, options metav1.
 // watch begins with all objects, as the empty list has no version. If the resource was
 // served before, an error makes the reflector list it, and forget its objects.
 func (o *optionalListWatch) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	w, err := o.served.WatchWithContext(ctx, options)
+	w, err := o.ListWatch.WatchWithContext(ctx, options)
 	if apierrors.IsNotFound(err) && o.beta != nil {
 		w, err = o.beta.WatchWithContext(ctx, options)
 	}
@@ -130,14 +132,4 @@ func (o *optionalListWatch) WatchWithContext(ctx context.Context, options metav1
 	idle := watch.NewFake()
 	time.AfterFunc(absentRetry, idle.Stop)
 	return idle, nil
-}
-
-// List implements cache.ListerWatcher.
-func (o *optionalListWatch) List(options metav1.ListOptions) (runtime.Object, error) {
-	return o.ListWithContext(context.Background(), options)
-}
-
-// Watch implements cache.ListerWatcher.
-func (o *optionalListWatch) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return o.WatchWithContext(context.Background(), options)
 }

@@ -18,13 +18,8 @@ package admission
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"net/http"
-	"net/http/httptest"
-	"path"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -33,9 +28,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -64,7 +56,7 @@ func TestOptionalListWatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			optional := &optionalListWatch{
-				served: &cache.ListWatch{
+				ListWatch: &cache.ListWatch{
 					ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 						if test.err != nil {
 							return nil, test.err
@@ -81,14 +73,14 @@ func TestOptionalListWatch(t *testing.T) {
 				resource: resource.Resource,
 				empty:    &admissionregistrationv1.MutatingAdmissionPolicyList{},
 			}
-			list, err := optional.List(metav1.ListOptions{})
+			list, err := optional.ListWithContext(t.Context(), metav1.ListOptions{})
 			if !errors.Is(err, test.wantListErr) {
 				t.Errorf("got error %v of the list, want %v", err, test.wantListErr)
 			}
 			if diff := cmp.Diff(test.wantList, list); diff != "" {
 				t.Errorf("unexpected list (-want +got):\n%s", diff)
 			}
-			w, err := optional.Watch(metav1.ListOptions{ResourceVersion: test.version})
+			w, err := optional.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: test.version})
 			if !errors.Is(err, test.wantErr) {
 				t.Errorf("got error %v of the watch, want %v", err, test.wantErr)
 			}
@@ -96,70 +88,5 @@ func TestOptionalListWatch(t *testing.T) {
 				t.Errorf("got the watch %v, want an idle one: %v", w, test.wantIdle)
 			}
 		})
-	}
-}
-
-// TestTolerateAbsence reads admission configurations from a kube-apiserver without
-// policies.
-func TestTolerateAbsence(t *testing.T) {
-	kind := func(name string) metav1.TypeMeta {
-		return metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: name}
-	}
-	served := map[string]any{
-		"mutatingwebhookconfigurations": &admissionregistrationv1.MutatingWebhookConfigurationList{TypeMeta: kind("MutatingWebhookConfigurationList")},
-		"validatingwebhookconfigurations": &admissionregistrationv1.ValidatingWebhookConfigurationList{
-			TypeMeta: kind("ValidatingWebhookConfigurationList"),
-			Items:    []admissionregistrationv1.ValidatingWebhookConfiguration{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}},
-		},
-	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		list, found := served[path.Base(req.URL.Path)]
-		switch {
-		case !found:
-			http.NotFound(w, req)
-		case req.URL.Query().Get("watch") != "":
-			w.WriteHeader(http.StatusOK)
-			_ = http.NewResponseController(w).Flush()
-			<-req.Context().Done()
-		default:
-			w.Header().Set("Content-Type", "application/json")
-			if err := json.NewEncoder(w).Encode(list); err != nil {
-				t.Error(err)
-			}
-		}
-	}))
-	t.Cleanup(server.Close)
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	factory := informers.NewSharedInformerFactory(client, 0)
-	TolerateAbsence(factory, "example.com/elsewhere")
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(func() {
-		cancel()
-		factory.Shutdown()
-	})
-	factory.Start(ctx.Done())
-	for object, synced := range factory.WaitForCacheSync(ctx.Done()) {
-		if !synced {
-			t.Errorf("%v has not synced", object)
-		}
-	}
-	registration := factory.Admissionregistration().V1()
-	got := map[string]int{
-		"mutatingadmissionpolicies":         len(registration.MutatingAdmissionPolicies().Informer().GetStore().ListKeys()),
-		"mutatingadmissionpolicybindings":   len(registration.MutatingAdmissionPolicyBindings().Informer().GetStore().ListKeys()),
-		"mutatingwebhookconfigurations":     len(registration.MutatingWebhookConfigurations().Informer().GetStore().ListKeys()),
-		"validatingadmissionpolicies":       len(registration.ValidatingAdmissionPolicies().Informer().GetStore().ListKeys()),
-		"validatingadmissionpolicybindings": len(registration.ValidatingAdmissionPolicyBindings().Informer().GetStore().ListKeys()),
-		"validatingwebhookconfigurations":   len(registration.ValidatingWebhookConfigurations().Informer().GetStore().ListKeys()),
-	}
-	want := map[string]int{
-		"mutatingadmissionpolicies": 0, "mutatingadmissionpolicybindings": 0, "mutatingwebhookconfigurations": 0,
-		"validatingadmissionpolicies": 0, "validatingadmissionpolicybindings": 0, "validatingwebhookconfigurations": 1,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("unexpected objects (-want +got):\n%s", diff)
 	}
 }

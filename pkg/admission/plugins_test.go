@@ -102,17 +102,6 @@ func TestLibraryHasNoOtherPlugins(t *testing.T) {
 	}
 }
 
-func TestDefaultOn(t *testing.T) {
-	off := own("Off")
-	off.DefaultOff = true
-	if got := Options(Plugins(own("On"))).DefaultOffPlugins; len(got) > 0 {
-		t.Errorf("%v are off by default", sets.List(got))
-	}
-	if diff := cmp.Diff(sets.New("Off"), Options(Plugins(own("On"), off)).DefaultOffPlugins); diff != "" {
-		t.Errorf("unexpected plugins are off by default (-want +got):\n%s", diff)
-	}
-}
-
 func TestReads(t *testing.T) {
 	reader := own("Reader")
 	reader.DefaultOff = true
@@ -132,12 +121,6 @@ func TestReads(t *testing.T) {
 	}{
 		"by default":                      {nil, nil, all},
 		"an own plugin that is turned on": {[]string{"Reader"}, nil, append([]string{"namespaces", "things.example.com"}, all[1:]...)},
-		"all but the webhooks": {nil, []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"}, []string{
-			"namespaces",
-			"mutatingadmissionpolicies" + registration, "mutatingadmissionpolicybindings" + registration,
-			"validatingadmissionpolicies" + registration, "validatingadmissionpolicybindings" + registration,
-			"resourcequotas",
-		}},
 		"one of two that read services": {nil, []string{"MutatingAdmissionWebhook"}, []string{
 			"namespaces",
 			"mutatingadmissionpolicies" + registration, "mutatingadmissionpolicybindings" + registration,
@@ -145,9 +128,6 @@ func TestReads(t *testing.T) {
 			"services", "validatingwebhookconfigurations" + registration,
 			"resourcequotas",
 		}},
-		"only the quota": {nil, []string{
-			"NamespaceLifecycle", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
-		}, []string{"resourcequotas"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plugins := Plugins(reader)

@@ -60,3 +60,19 @@ func TestListWebhooksAndPolicies(t *testing.T) {
 		t.Errorf("the policies differ (-want +got):\n%s", diff)
 	}
 }
+
+func TestConcern(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		group, resource string
+		want            bool
+	}{
+		{"example.com", "things", true}, {"example.com", "things/status", true}, {"example.com", "things/*", true}, {"example.com", "*/scale", true}, {"*", "*/*", true},
+		{"example.com", "others", false}, {"example.org", "*", false}, {"*", "others", false},
+	} {
+		rule := admissionregistrationv1.RuleWithOperations{Rule: admissionregistrationv1.Rule{APIGroups: []string{test.group}, Resources: []string{test.resource}}}
+		if got := Concern([]admissionregistrationv1.RuleWithOperations{rule}, "example.com", func(resource string) bool { return resource == "things" }); got != test.want {
+			t.Errorf("%s of %q: got %v", test.resource, test.group, got)
+		}
+	}
+}

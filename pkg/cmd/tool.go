@@ -30,6 +30,7 @@ import (
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/term"
 	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
@@ -44,6 +45,27 @@ func ServerFlags(options *apiserver.Options, logging *logsapi.LoggingConfigurati
 	sections := options.Flags()
 	logsapi.AddFlags(logging, sections.FlagSet("logs"))
 	return sections
+}
+
+// AddFlags adds flags to a command, in the sections of --help.
+func AddFlags(cmd *cobra.Command, sections cliflag.NamedFlagSets) {
+	for _, name := range sections.Order {
+		cmd.Flags().AddFlagSet(sections.FlagSet(name))
+	}
+	width, _, _ := term.TerminalSize(cmd.OutOrStdout())
+	cliflag.SetUsageAndHelpFunc(cmd, sections, width)
+}
+
+// AddToolFlags adds the flags of a tool to its command, and after them those of the server, whose
+// options the tool takes.
+func AddToolFlags(cmd *cobra.Command, own *pflag.FlagSet, options *apiserver.Options) {
+	sections := cliflag.NamedFlagSets{}
+	sections.FlagSet(own.Name()).AddFlagSet(own)
+	server := ServerFlags(options, logsapi.NewLoggingConfiguration()) // It writes no log, but takes these flags.
+	for _, name := range server.Order {
+		sections.FlagSet(name).AddFlagSet(server.FlagSet(name))
+	}
+	AddFlags(cmd, sections)
 }
 
 // WithOwnHelp gives a command, and those below it, a help of its own instead of the

@@ -20,8 +20,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -29,10 +27,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 )
-
-// uncounted is an issue of the library that most servers use. The library counts canceled requests
-// as its own failures.
-const uncounted = "https://github.com/kubernetes/kubernetes/issues/139256"
 
 func canceledChecks() []Check {
 	return []Check{
@@ -65,28 +59,6 @@ func canceledChecks() []Check {
 					p.Object(p.Get(object.GetName()), http.StatusOK)
 				}
 				p.unchanged(object)
-			}),
-		full("canceled/uncounted", uncounted, "create get patch delete",
-			"A request that its client has given up is no failure of the server: apiserver_request_total has no code of 500 or more for it.", func(p *Probe) {
-				door, err := p.server()
-				p.OnlyIf(err == nil, "the check needs the metrics of the server behind kube-apiserver, which itself counts such requests as 500 or 504 (%s): %v", uncounted, err)
-				monitor := p.account("monitor")
-				p.may(monitor, "monitor", "get", "/metrics")
-				p.Eventually(func() Answer { return p.Do(http.MethodGet, "/metrics", nil, monitor.as...) }, notYetPermitted)
-				metrics := func() Answer {
-					return p.Do(http.MethodGet, "/metrics", nil, append(monitor.as, through(door), Header("Accept", "text/plain"))...)
-				}
-				before := metrics()
-				p.OnlyIf(before.Code == http.StatusOK, "the server's metrics can't be read: %d", before.Code)
-				object := p.Create("counted")
-				p.cancel(
-					newRequest(http.MethodPatch, p.Collection(object.GetName()), "{}", Header("Content-Type", string(types.MergePatchType))),
-					newRequest(http.MethodDelete, p.Collection(p.Name("missing")), nil),
-				)
-				after := p.Eventually(metrics, until("no request is counted", func(answer Answer) bool { return p.requests(answer, "") > p.requests(before, "") }))
-				failed := p.requests(after, "5") - p.requests(before, "5")
-				after.Body = nil
-				p.Require(after, failed == 0, "no request is expected to be counted as a failure of the server; there are %.0f more", failed)
 			}),
 		full("canceled/slow-reader", concepts+"#efficient-detection-of-changes", "create get list watch patch",
 			"A watch that is not read holds up nobody, and brings each event in order until it ends.", func(p *Probe) {
@@ -127,23 +99,4 @@ func (p *Probe) cancel(requests ...Request) {
 		<-ctx.Done()
 		cancel()
 	}
-}
-
-var counted = regexp.MustCompile(`(?m)^apiserver_request_total\{(.*)\} (\S+)$`)
-
-// requests counts the patches and deletions of the resource with codes that begin with a digit. It
-// leaves out dry runs. Other checks have no failures among these.
-func (p *Probe) requests(metrics Answer, digit string) float64 {
-	sum := 0.0
-	for _, match := range counted.FindAllSubmatch(metrics.Body, -1) {
-		has := func(label, value string) bool {
-			return strings.Contains(","+string(match[1]), fmt.Sprintf(`,%s="%s`, label, value))
-		}
-		if has("resource", p.GroupVersionResource.Resource+`"`) && has("group", p.Group+`"`) && has("subresource", `"`) && has("dry_run", `"`) &&
-			(has("verb", `PATCH"`) || has("verb", `DELETE"`)) && has("code", digit) {
-			value, _ := strconv.ParseFloat(string(match[2]), 64)
-			sum += value
-		}
-	}
-	return sum
 }

@@ -156,15 +156,11 @@ func (p *Probe) account(suffix string) actor {
 	}
 }
 
-// may gives the actor a permission in the check's namespace. Permissions for paths and for
-// resources without namespaces apply everywhere.
+// may gives the actor a permission in the check's namespace. Permissions for resources without
+// namespaces apply everywhere.
 func (p *Probe) may(who actor, suffix, verb, resource string, names ...string) {
 	rule := rbacv1.PolicyRule{APIGroups: []string{p.Group}, Resources: []string{resource}, Verbs: []string{verb}, ResourceNames: names}
 	scope, namespace := "", p.Namespace
-	if resource[0] == '/' {
-		rule = rbacv1.PolicyRule{NonResourceURLs: []string{resource}, Verbs: []string{verb}}
-		namespace = ""
-	}
 	if namespace == "" {
 		scope = "Cluster"
 	}

@@ -38,21 +38,21 @@ import (
 )
 
 // checkAdmission warns of admission plugins that a server with these flags does not run.
-func (e *examination) checkAdmission(context.Context) ([]Finding, error) {
+func (e *examination) checkAdmission(context.Context) []Finding {
 	if len(e.AdmissionOff) > 0 {
 		return []Finding{warning(fmt.Sprintf("the admission plugins %s are off, so that this server admits what they would refuse or change", strings.Join(e.AdmissionOff, ", ")),
-			"remove them from --disable-admission-plugins, unless that is meant, and give all replicas the same flags")}, nil
+			"remove them from --disable-admission-plugins, unless that is meant, and give all replicas the same flags")}
 	}
-	return []Finding{ok("all admission plugins of this server are on; those of kube-apiserver, such as OwnerReferencesPermissionEnforcement, do not apply to its groups")}, nil
+	return []Finding{ok("all admission plugins of this server are on; those of kube-apiserver, such as OwnerReferencesPermissionEnforcement, do not apply to its groups")}
 }
 
 // checkWebhooks connects to the webhooks for the groups' objects. If only the server itself may do
 // that, it looks for pods behind their Services. It also looks for webhooks that the server itself
 // depends on.
-func (e *examination) checkWebhooks(ctx context.Context) ([]Finding, error) {
+func (e *examination) checkWebhooks(ctx context.Context) []Finding {
 	webhooks, err := admission.ListWebhooks(ctx, e.kube)
 	if err != nil {
-		return nil, unreadable{"the webhook configurations", err}
+		return unread("the webhook configurations", err)
 	}
 	var results []Finding
 	count := 0
@@ -63,29 +63,38 @@ func (e *examination) checkWebhooks(ctx context.Context) ([]Finding, error) {
 			continue
 		}
 		count++
-		subject, status, consequence := "what it is asked about", Failure, "is refused"
-		switch {
-		case needs:
-			subject, consequence = "what the server needs itself", "is refused, such as its pods"
-		case ignored(webhook.FailurePolicy):
-			status, consequence = Warning, "passes without it"
+		kind, configuration, _ := strings.Cut(webhook.Configuration, " ")
+		subject, name := "what it is asked about", "the webhook "+webhook.Name+" of the "+webhook.Configuration
+		show := kubectl("get", strings.ToLower(kind), configuration, "--output=yaml")
+		if needs {
+			subject = "what the server needs itself, such as its pods,"
 		}
-		kind, name, _ := strings.Cut(webhook.Configuration, " ")
-		show := kubectl("get", strings.ToLower(kind), name, "--output=yaml")
 		if err := e.call(ctx, webhook.Client, !e.foreign && !needs); err != nil {
-			result := explain("its address", status, err)
-			if result.Status != Skipped && result.Command == "" {
-				result = result.by(show)
-			}
-			results = append(results, explained(result, "the webhook "+webhook.Name+" of the "+webhook.Configuration, "does not answer, and "+subject+" "+consequence))
+			results = append(results, consequence(err, webhook.FailurePolicy, name, "its address", "does not answer, and "+subject, show))
 			continue
 		}
 		if service := webhook.Client.Service; needs && service != nil && slices.Contains(e.backends(), newBackend(service.Namespace, service.Name, service.Port)) {
-			results = append(results, warning(fmt.Sprintf("the webhook %s of the %s is this server itself, and asked about what the server needs, so that it can't start again once it is down", webhook.Name, webhook.Configuration),
-				"except its namespace by the namespaceSelector").by(show))
+			results = append(results, warning(name+" is this server itself, and asked about what the server needs, so that it can't start again once it is down", "except its namespace by the namespaceSelector").by(show))
 		}
 	}
-	return orOK(results, "all webhooks that are asked about the groups answer (%d)", count), nil
+	return orOK(results, "all webhooks that are asked about the groups answer (%d)", count)
+}
+
+// consequence returns the finding for a webhook or a policy that has an error, and says what that
+// means for the requests that it is for. Without a command of its own, it shows the object.
+func consequence(err error, policy *admissionregistrationv1.FailurePolicyType, name, what, fault, show string) Finding {
+	status, end := Failure, " is refused: "
+	if ignored(policy) {
+		status, end = Warning, " passes without it: "
+	}
+	found := explain(what, status, err)
+	if found.Status == Skipped {
+		found.Cause = name + " is not looked at: " + found.Cause
+		return found
+	}
+	found.Cause = name + " " + fault + end + found.Cause
+	found.Command = cmp.Or(found.Command, show)
+	return found
 }
 
 // allow returns a command that lets the server read a resource.
@@ -115,16 +124,6 @@ func isNeeded(rule admissionregistrationv1.RuleWithOperations) bool {
 	return creates && slices.ContainsFunc([]schema.GroupResource{{Resource: "pods"}, {Group: "apps", Resource: "replicasets"}}, func(needed schema.GroupResource) bool {
 		return has(rule.APIGroups, needed.Group) && (has(rule.Resources, needed.Resource) || slices.Contains(rule.Resources, "*/*"))
 	})
-}
-
-// explained adds to a result the name of its subject, and the consequence unless the result is
-// skipped.
-func explained(result Finding, name, consequence string) Finding {
-	if result.Status == Skipped {
-		consequence = "is not looked at"
-	}
-	result.Cause = name + " " + consequence + ": " + result.Cause
-	return result
 }
 
 func ignored(policy *admissionregistrationv1.FailurePolicyType) bool {
@@ -175,16 +174,16 @@ func (e *examination) concerns(rules []admissionregistrationv1.RuleWithOperation
 
 // checkPolicies checks that the server can read the parameters of the policies for the groups'
 // objects.
-func (e *examination) checkPolicies(ctx context.Context) ([]Finding, error) {
+func (e *examination) checkPolicies(ctx context.Context) []Finding {
 	policies, err := admission.ListPolicies(ctx, e.kube)
 	if err != nil {
-		return nil, unreadable{"the admission policies", err}
+		return unread("the admission policies", err)
 	}
 	evaluates := true
 	if e.foreign && e.ServiceAccount != "" {
 		evaluates, err = e.allowed(ctx, cluster.Permission{Verb: "list", Resource: schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: "validatingadmissionpolicies"}})
 		if err != nil {
-			return nil, unreadable{"what " + e.user() + " may do", err}
+			return unread("what "+e.user()+" may do", err)
 		}
 	}
 	var results []Finding
@@ -207,18 +206,10 @@ func (e *examination) checkPolicies(ctx context.Context) ([]Finding, error) {
 			continue
 		}
 		if err := e.readsParameters(ctx, *policy.Parameters); err != nil {
-			status, consequence := Failure, "is refused"
-			if ignored(policy.FailurePolicy) {
-				status, consequence = Warning, "passes without it"
-			}
-			result := explain("what it needs", status, err)
-			if result.Status != Skipped && result.Command == "" {
-				result = result.by(show)
-			}
-			results = append(results, explained(result, "the "+policy.Kind+" "+policy.Name, "can't be evaluated, and what it is for "+consequence))
+			results = append(results, consequence(err, policy.FailurePolicy, "the "+policy.Kind+" "+policy.Name, "what it needs", "can't be evaluated, and what it is for", show))
 		}
 	}
-	return orOK(results, "the parameters of all admission policies for the groups can be read (%d)", count), nil
+	return orOK(results, "the parameters of all admission policies for the groups can be read (%d)", count)
 }
 
 // dependsOn reports whether a policy refuses objects of other groups while its parameters can't be
@@ -244,12 +235,12 @@ func (e *examination) readsParameters(ctx context.Context, kind admissionregistr
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	i := -1
-	if err == nil {
-		i = slices.IndexFunc(resources.APIResources, func(resource metav1.APIResource) bool {
-			return resource.Kind == kind.Kind && segment.MatchString(resource.Name)
-		})
+	if err != nil {
+		resources = &metav1.APIResourceList{}
 	}
+	i := slices.IndexFunc(resources.APIResources, func(resource metav1.APIResource) bool {
+		return resource.Kind == kind.Kind && segment.MatchString(resource.Name)
+	})
 	if i < 0 {
 		return &problem{fmt.Sprintf("its parameters are of the kind %s of %s, which the cluster does not have", kind.Kind, kind.APIVersion), "correct its paramKind, or install what has that kind", ""}
 	}

@@ -27,7 +27,6 @@ import (
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
@@ -44,78 +43,68 @@ type registration struct {
 	undefined, unmoved []string
 	// resources are the resources of the groups, by group.
 	resources map[string][]string
-	// unread is the error that kept the rest from being read.
-	unread error
+	// unread is the finding for what keeps the rest from being read.
+	unread []Finding
 }
 
-// findRegistration returns the registration, which many checks begin with.
-func (e *examination) findRegistration(ctx context.Context) (found registration) {
+// findRegistration finds the registration, which many checks begin with.
+func (e *examination) findRegistration(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	found.resources = map[string][]string{}
+	e.resources = map[string][]string{}
 	for _, group := range e.Groups {
 		names, err := group.APIServices()
 		if err != nil {
-			found.unread = unreadable{"the declaration of " + group.Name, err}
-			return found
+			e.unread = unread("the declaration of "+group.Name, err)
+			return
 		}
 		for _, resource := range group.Resources() {
-			found.resources[group.Name] = append(found.resources[group.Name], resource.Resource)
+			e.resources[group.Name] = append(e.resources[group.Name], resource.Resource)
 		}
 		for _, name := range names {
 			apiService, err := e.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
 			switch {
 			case apierrors.IsNotFound(err):
-				found.missing = append(found.missing, name)
+				e.missing = append(e.missing, name)
 			case err != nil:
-				found.unread = unreadable{"the APIService " + name, err}
-				return found
+				e.unread = unread("the APIService "+name, err)
+				return
 			default:
-				found.add(apiService)
+				e.add(apiService)
 			}
 		}
 	}
 	if len(e.Defined) > 0 {
-		found.unread = e.findDefined(ctx, &found)
+		e.findDefined(ctx)
 	}
-	return found
 }
 
 // findDefined adds the groups that CustomResourceDefinitions define. As long as a version has no
 // other APIService, kube-apiserver keeps one that says that it serves the version itself.
-func (e *examination) findDefined(ctx context.Context, found *registration) error {
+func (e *examination) findDefined(ctx context.Context) {
 	apiServices, err := e.aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return unreadable{"the APIServices", err}
+		e.unread = unread("the APIServices", err)
+		return
 	}
 	for _, group := range e.Defined {
-		found.resources[group] = nil
+		e.resources[group] = nil
 		if !slices.ContainsFunc(apiServices.Items, func(service apiregistrationv1.APIService) bool { return service.Spec.Group == group }) {
-			found.undefined = append(found.undefined, group)
+			e.undefined = append(e.undefined, group)
 		}
 	}
 	for i := range apiServices.Items {
 		apiService := &apiServices.Items[i]
-		if !slices.Contains(e.Defined, apiService.Spec.Group) {
+		switch {
+		case !slices.Contains(e.Defined, apiService.Spec.Group):
 			continue
+		case apiService.Spec.Service == nil:
+			e.unmoved = append(e.unmoved, apiService.Name)
+		default:
+			e.add(apiService)
 		}
-		if apiService.Spec.Service == nil {
-			found.unmoved = append(found.unmoved, apiService.Name)
-		} else {
-			found.add(apiService)
-		}
-		version := schema.GroupVersion{Group: apiService.Spec.Group, Version: apiService.Spec.Version}
-		served, err := e.kube.Discovery().ServerResourcesForGroupVersion(version.String())
-		if err != nil {
-			continue // Another check finds that the server does not answer.
-		}
-		for _, resource := range served.APIResources {
-			if !slices.Contains(found.resources[version.Group], resource.Name) {
-				found.resources[version.Group] = append(found.resources[version.Group], resource.Name)
-			}
-		}
+		e.learnResources(apiService)
 	}
-	return nil
 }
 
 // add adds an existing APIService.
@@ -132,9 +121,9 @@ func (r *registration) add(apiService *apiregistrationv1.APIService) {
 
 // checkRegistered checks that all versions are registered, lead to a server, and will keep doing
 // so.
-func (e *examination) checkRegistered(context.Context) ([]Finding, error) {
+func (e *examination) checkRegistered(context.Context) []Finding {
 	if e.unread != nil {
-		return nil, e.unread
+		return e.unread
 	}
 	var found []Finding
 	if len(e.undefined) > 0 {
@@ -146,7 +135,7 @@ func (e *examination) checkRegistered(context.Context) ([]Finding, error) {
 			"move the objects by \"migrate plan\" and \"migrate run\"; until then, keep the CustomResourceDefinitions, since deleting them deletes their objects"))
 	}
 	if len(e.local)+len(e.apiServices)+len(e.undefined)+len(e.unmoved) == 0 {
-		return []Finding{warning("no version is registered, so that kube-apiserver knows nothing of this server", "install it by its manifests, which have the APIServices")}, nil
+		return []Finding{warning("no version is registered, so that kube-apiserver knows nothing of this server", "install it by its manifests, which have the APIServices")}
 	}
 	if len(e.local) > 0 {
 		found = append(found, failure("kube-apiserver serves "+strings.Join(e.local, ", ")+" itself, from CustomResourceDefinitions",
@@ -160,12 +149,12 @@ func (e *examination) checkRegistered(context.Context) ([]Finding, error) {
 	if len(e.missing) > 0 {
 		found = append(found, warning(strings.Join(e.missing, ", ")+" is not registered, so that its clients find nothing", "apply the APIServices of this release, unless it is left out on purpose"))
 	}
-	return orOK(found, "%s are registered", plural(len(e.apiServices), "version")), nil
+	return orOK(found, "%s are registered", plural(len(e.apiServices), "version"))
 }
 
 // checkAvailability explains why kube-apiserver gets no answer from the server. It does not repeat
 // causes that other checks find.
-func (e *examination) checkAvailability(ctx context.Context) ([]Finding, error) {
+func (e *examination) checkAvailability(ctx context.Context) []Finding {
 	var firsts []*apiregistrationv1.APIService
 	alike := map[string][]*apiregistrationv1.APIService{}
 	for _, apiService := range e.apiServices {
@@ -185,7 +174,7 @@ func (e *examination) checkAvailability(ctx context.Context) ([]Finding, error) 
 		affected := alike[condition.Reason+answerTo(condition.Message).fix]
 		results = append(results, e.answered(ctx, backendOf(first), "kube-apiserver gets no answer from the server of "+listed(affected), condition.Reason+": "+condition.Message))
 	}
-	return orOK(results, "kube-apiserver gets answers from the server"), nil
+	return orOK(results, "kube-apiserver gets answers from the server")
 }
 
 // answer is what to do about a message of kube-apiserver.
@@ -215,6 +204,9 @@ func answers() []answer {
 		{regexp.MustCompile(`no such host|server misbehaving`), "correct the externalName of the Service", (*examination).around},
 		{regexp.MustCompile(`unsupported service type "ExternalName"`), "with --enable-aggregator-routing, kube-apiserver needs a Service with a cluster IP: give it one and an EndpointSlice with the address, or take that flag from kube-apiserver", (*examination).around},
 		{regexp.MustCompile(`ClusterIP "None"`), "have the APIService lead to a Service with a cluster IP, or give kube-apiserver the flag --enable-aggregator-routing", (*examination).around},
+		{regexp.MustCompile(`certificate has expired or is not yet valid`), "renew the certificate of the server, which has expired, or is not valid yet", (*examination).reissue},
+		{regexp.MustCompile(`certificate is (not )?valid for|IP SANs|legacy Common Name|not valid for any names`), "issue a certificate for the name of the Service, as NAME.NAMESPACE.svc", (*examination).reissue},
+		{regexp.MustCompile(`unknown authority|certificate is not (trusted|standards compliant)|failed to verify certificate`), "put the certificate authority that issued the certificate of the server into caBundle", (*examination).trustServed},
 		{regexp.MustCompile(`remote error: tls: (.*certificate|handshake failure|access denied|unknown CA)`), "the server, or the proxy of a service mesh in front of it, refuses the client certificate of kube-apiserver's front proxy: let it accept those of the requestheader-client-ca-file in the ConfigMap extension-apiserver-authentication of kube-system, or except the port from mutual TLS of the mesh", (*examination).logs},
 		{regexp.MustCompile(`HTTP response to HTTPS client|first record does not look like a TLS handshake|tls: `), "have the Service lead to the port at which the server speaks TLS", (*examination).around},
 		{regexp.MustCompile(`EOF$|connection reset by peer|broken pipe|stream error|server sent GOAWAY|malformed HTTP`), "the server, or a proxy in front of it such as that of a service mesh, closes connections: see its log", (*examination).logs},
@@ -271,10 +263,10 @@ func availability(apiService *apiregistrationv1.APIService) apiregistrationv1.AP
 
 // checkLeftovers looks for APIServices of any group that no server answers for. Such an APIService
 // keeps all namespaces from being deleted, since their content is not known.
-func (e *examination) checkLeftovers(ctx context.Context) ([]Finding, error) {
+func (e *examination) checkLeftovers(ctx context.Context) []Finding {
 	list, err := e.aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, unreadable{"the APIServices", err}
+		return unread("the APIServices", err)
 	}
 	var results []Finding
 	for _, apiService := range list.Items {
@@ -296,7 +288,7 @@ func (e *examination) checkLeftovers(ctx context.Context) ([]Finding, error) {
 			Fix: "see what is wrong with it by --apiservice=" + apiService.Name + "; if its server is gone for good, delete the APIService", Command: kubectl("describe", "apiservice", apiService.Name),
 		})
 	}
-	return orOK(results, "all APIServices of others have a server"), nil
+	return orOK(results, "all APIServices of others have a server")
 }
 
 // staleThoughLocal reports whether kube-apiserver still asks a server about a version that it serves

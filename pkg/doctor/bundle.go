@@ -25,7 +25,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +34,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/version"
 	"k8s.io/utils/ptr"
@@ -49,38 +49,14 @@ const (
 	metricsBytes = 8 << 20
 )
 
-// bundleResources returns the resources to read in the instance's namespace.
-func bundleResources() []schema.GroupVersionResource {
-	var resources []schema.GroupVersionResource
-	for _, group := range []struct {
-		version schema.GroupVersion
-		names   []string
-	}{
-		{corev1.SchemeGroupVersion, []string{"pods", "services", "endpoints", "persistentvolumeclaims", "configmaps", "secrets", "serviceaccounts", "resourcequotas", "events"}},
-		{schema.GroupVersion{Group: "apps", Version: "v1"}, []string{"deployments", "replicasets", "statefulsets"}},
-		{schema.GroupVersion{Group: "batch", Version: "v1"}, []string{"cronjobs", "jobs"}},
-		{schema.GroupVersion{Group: "coordination.k8s.io", Version: "v1"}, []string{"leases"}},
-		{schema.GroupVersion{Group: "discovery.k8s.io", Version: "v1"}, []string{"endpointslices"}},
-		{schema.GroupVersion{Group: "networking.k8s.io", Version: "v1"}, []string{"networkpolicies"}},
-		{schema.GroupVersion{Group: "policy", Version: "v1"}, []string{"poddisruptionbudgets"}},
-		{schema.GroupVersion{Group: "rbac.authorization.k8s.io", Version: "v1"}, []string{"roles", "rolebindings"}},
-	} {
-		for _, name := range group.names {
-			resources = append(resources, group.version.WithResource(name))
-		}
-	}
-	return resources
-}
-
-// clusterResources returns the cluster-scoped resources that affect requests for the group.
-func clusterResources() []schema.GroupVersionResource {
-	admission := schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
-	return []schema.GroupVersionResource{
-		{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
-		admission.WithResource("mutatingwebhookconfigurations"),
-		admission.WithResource("validatingwebhookconfigurations"),
-	}
-}
+// namespaced are the resources that are read in the server's namespace, and clusterScoped those of
+// the cluster that affect requests for the groups.
+const (
+	namespaced = "pods.v1. services.v1. endpoints.v1. persistentvolumeclaims.v1. configmaps.v1. secrets.v1. serviceaccounts.v1. resourcequotas.v1. events.v1. " +
+		"deployments.v1.apps replicasets.v1.apps statefulsets.v1.apps cronjobs.v1.batch jobs.v1.batch leases.v1.coordination.k8s.io endpointslices.v1.discovery.k8s.io " +
+		"networkpolicies.v1.networking.k8s.io poddisruptionbudgets.v1.policy roles.v1.rbac.authorization.k8s.io rolebindings.v1.rbac.authorization.k8s.io"
+	clusterScoped = "apiservices.v1.apiregistration.k8s.io mutatingwebhookconfigurations.v1.admissionregistration.k8s.io validatingwebhookconfigurations.v1.admissionregistration.k8s.io"
+)
 
 // bundle is an archive in the making.
 type bundle struct {
@@ -105,74 +81,59 @@ func WriteBundle(ctx context.Context, config Config, results []Result, out io.Wr
 	}
 	compressed := gzip.NewWriter(out)
 	b := &bundle{examination: e, archive: tar.NewWriter(compressed), now: time.Now()}
-	for _, part := range []func(context.Context) error{b.learnSecrets, b.addVersions, b.addObjects, b.addLogs, b.addMetrics} {
-		if err := part(ctx); err != nil {
-			return err
-		}
+	b.learnSecrets(ctx)
+	b.addVersions(ctx)
+	if err := b.addObjects(ctx); err != nil {
+		return err
 	}
+	b.addLogs(ctx)
+	b.addMetrics(ctx)
 	results = slices.Clone(results)
 	for i := range results { // Before they are wrapped.
 		result := &results[i]
 		result.Cause, result.Fix, result.Command = b.text(result.Cause), b.text(result.Fix), b.text(result.Command)
 	}
 	var findings bytes.Buffer
-	if err := Print(&findings, results); err != nil {
-		return err
-	}
-	if err := b.add("findings.txt", findings.Bytes()); err != nil {
-		return err
-	}
-	if err := b.add("missing.txt", []byte(strings.Join(b.missing, "\n")+"\n")); err != nil {
-		return err
-	}
-	if err := b.archive.Close(); err != nil {
-		return err
-	}
-	return compressed.Close()
+	err = Print(&findings, results)
+	b.add("findings.txt", findings.Bytes(), err)
+	b.add("missing.txt", []byte(strings.Join(b.missing, "\n")+"\n"), nil)
+	return errors.Join(b.archive.Close(), compressed.Close())
 }
 
-// add adds a file.
-func (b *bundle) add(name string, content []byte) error {
-	text := b.text(string(content))
-	if err := b.archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(text)), ModTime: b.now}); err != nil {
-		return err
-	}
-	_, err := io.WriteString(b.archive, text)
-	return err
-}
-
-// addOr adds a file, or notes the error if its content could not be read.
-func (b *bundle) addOr(name string, content []byte, err error) error {
+// add adds a file, or notes the error if its content could not be read. Closing the archive returns
+// the first error of writing it.
+func (b *bundle) add(name string, content []byte, err error) {
 	if err != nil {
-		b.missing = append(b.missing, fmt.Sprintf("%s: %v", name, err))
-		return nil
+		b.miss(name, err)
+		return
 	}
-	return b.add(name, content)
+	text := b.text(string(content))
+	_ = b.archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(text)), ModTime: b.now})
+	_, _ = io.WriteString(b.archive, text)
+}
+
+// miss notes what could not be read.
+func (b *bundle) miss(what string, err error) {
+	b.missing = append(b.missing, fmt.Sprintf("%s: %v", what, err))
 }
 
 // learnSecrets reads the values that must not be in the bundle, if this user may.
-func (b *bundle) learnSecrets(ctx context.Context) error {
+func (b *bundle) learnSecrets(ctx context.Context) {
 	list, err := b.kube.CoreV1().Secrets(b.namespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		b.missing = append(b.missing, fmt.Sprintf("the values of Secrets, which would be removed wherever they are: %v", err))
-		return nil
+		b.miss("the values of Secrets, which would be removed wherever they are", err)
+		return
 	}
 	for _, secret := range list.Items {
 		b.learn(secret)
 	}
-	return nil
 }
 
-func (b *bundle) addVersions(ctx context.Context) error {
+func (b *bundle) addVersions(ctx context.Context) {
 	doctor, err := json.MarshalIndent(version.Get(), "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := b.add("versions/doctor.json", doctor); err != nil {
-		return err
-	}
+	b.add("versions/doctor.json", doctor, err)
 	theirs, err := b.kube.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
-	return b.addOr("versions/kube-apiserver.json", theirs, err)
+	b.add("versions/kube-apiserver.json", theirs, err)
 }
 
 func (b *bundle) addObjects(ctx context.Context) error {
@@ -180,35 +141,29 @@ func (b *bundle) addObjects(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list := func(name string, resource dynamic.ResourceInterface) error {
-		objects, err := resource.List(ctx, metav1.ListOptions{})
-		var content []byte
-		if err == nil {
-			for i := range objects.Items {
-				b.object(objects.Items[i].Object)
+	for _, of := range []struct{ namespace, names string }{{b.namespace(), namespaced}, {metav1.NamespaceAll, clusterScoped}} {
+		for _, name := range strings.Fields(of.names) {
+			resource, _ := schema.ParseResourceArg(name)
+			objects, err := client.Resource(*resource).Namespace(of.namespace).List(ctx, metav1.ListOptions{})
+			var content []byte
+			if err == nil {
+				for i := range objects.Items {
+					b.object(objects.Items[i].Object)
+				}
+				content, err = yaml.Marshal(objects)
 			}
-			content, err = yaml.Marshal(objects)
-		}
-		return b.addOr("objects/"+name+".yaml", content, err)
-	}
-	for _, resource := range bundleResources() {
-		if err := list(resource.Resource, client.Resource(resource).Namespace(b.namespace())); err != nil {
-			return err
-		}
-	}
-	for _, resource := range clusterResources() {
-		if err := list(resource.Resource, client.Resource(resource)); err != nil {
-			return err
+			b.add("objects/"+resource.Resource+".yaml", content, err)
 		}
 	}
 	return nil
 }
 
 // addLogs adds the logs of all containers of the namespace, and of their previous processes.
-func (b *bundle) addLogs(ctx context.Context) error {
+func (b *bundle) addLogs(ctx context.Context) {
 	pods, err := b.kube.CoreV1().Pods(b.namespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return b.addOr("logs", nil, err)
+		b.miss("logs", err)
+		return
 	}
 	for _, pod := range pods.Items {
 		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -220,13 +175,10 @@ func (b *bundle) addLogs(ctx context.Context) error {
 				content, err := b.kube.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
 					Container: status.Name, Previous: previous, Timestamps: true, TailLines: ptr.To[int64](logLines), LimitBytes: ptr.To[int64](logBytes),
 				}).DoRaw(ctx)
-				if err := b.addOr(fmt.Sprintf("logs/%s/%s%s.log", pod.Name, status.Name, suffix), content, err); err != nil {
-					return err
-				}
+				b.add(fmt.Sprintf("logs/%s/%s%s.log", pod.Name, status.Name, suffix), content, err)
 			}
 		}
 	}
-	return nil
 }
 
 // metricsAccount is the service account of the component doctor, which may read metrics.
@@ -236,40 +188,35 @@ const metricsAccount = "doctor"
 // doctor's service account. It asks others through kube-apiserver, which passes no credentials on.
 // This user's own credentials are for kube-apiserver only: a compromised server could use them to
 // act as this user.
-func (b *bundle) addMetrics(ctx context.Context) error {
+func (b *bundle) addMetrics(ctx context.Context) {
 	for _, backend := range b.backends() {
 		token, err := b.metricsToken(ctx)
 		if err != nil {
-			b.missing = append(b.missing, fmt.Sprintf("the metrics of %s, which are read with a token of the service account %s of the component doctor, since this user's credentials are for kube-apiserver only: %v", backend, metricsAccount, err))
+			b.miss(fmt.Sprintf("the metrics of %s, which are read with a token of the service account %s of the component doctor, since this user's credentials are for kube-apiserver only", backend, metricsAccount), err)
 			continue
 		}
 		addresses := []string{b.Address}
 		if b.Address == "" {
 			if addresses, err = b.resolve(ctx, backend); err != nil {
-				b.missing = append(b.missing, fmt.Sprintf("the metrics of %s: %v", backend, err))
+				b.miss("the metrics of "+backend.String(), err)
 			}
 		}
 		for _, address := range addresses {
 			content, err := b.metrics(ctx, address, backend, token)
-			if err := b.addOr("metrics/"+strings.NewReplacer(":", "-", "[", "", "]", "").Replace(address)+".txt", content, err); err != nil {
-				return err
-			}
+			b.add("metrics/"+strings.NewReplacer(":", "-", "[", "", "]", "").Replace(address)+".txt", content, err)
 		}
 	}
 	pods, err := b.kube.CoreV1().Pods(b.namespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return b.addOr("metrics of pods", nil, err)
+		b.miss("metrics of pods", err)
+		return
 	}
 	for _, pod := range pods.Items {
-		if !hasPort(pod, "metrics") {
-			continue
-		}
-		content, err := b.kube.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, "metrics", "metrics", nil).DoRaw(ctx)
-		if err := b.addOr("metrics/"+pod.Name+".txt", content, err); err != nil {
-			return err
+		if hasPort(pod, "metrics") {
+			content, err := b.kube.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, "metrics", "metrics", nil).DoRaw(ctx)
+			b.add("metrics/"+pod.Name+".txt", content, err)
 		}
 	}
-	return nil
 }
 
 func (b *bundle) metricsToken(ctx context.Context) (string, error) {
@@ -290,26 +237,20 @@ func (b *bundle) metrics(ctx context.Context, address string, backend backend, t
 	if i < 0 {
 		return nil, errors.New("insecureSkipTLSVerify is set, so that anybody could get the token")
 	}
-	client, err := rest.HTTPClientFor(&rest.Config{
+	client, err := rest.UnversionedRESTClientFor(&rest.Config{
+		Host:            "https://" + address,
 		BearerToken:     token,
 		TLSClientConfig: rest.TLSClientConfig{CAData: []byte(trusts[i].bundle), ServerName: backend.host()},
+		ContentConfig:   rest.ContentConfig{NegotiatedSerializer: scheme.Codecs},
 		Timeout:         checkTimeout,
 	})
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/metrics", http.NoBody)
+	metrics, err := client.Get().AbsPath("/metrics").Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
-	response, err := client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	content, err := io.ReadAll(io.LimitReader(response.Body, metricsBytes))
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", response.Status, content)
-	}
-	return content, err
+	defer func() { _ = metrics.Close() }()
+	return io.ReadAll(io.LimitReader(metrics, metricsBytes))
 }

@@ -44,55 +44,66 @@ const (
 // unreachable is the error of an address that can't be reached from here. Others may reach it.
 type unreachable struct{ error }
 
-// checkCertificate checks that the APIServices trust the certificates that the server serves.
-func (e *examination) checkCertificate(ctx context.Context) ([]Finding, error) {
-	var results []Finding
-	for _, backend := range e.backends() {
-		if e.foreign {
-			results = append(results, e.checkTrust(ctx, backend)...)
-			continue
-		}
-		results = append(results, e.checkBackend(ctx, backend)...)
+// checkCertificate checks that kube-apiserver trusts the certificates that the server serves.
+func (e *examination) checkCertificate(ctx context.Context) (results []Finding) {
+	for _, b := range e.backends() {
+		results = append(results, e.checkBackend(ctx, b)...)
 	}
-	return results, nil
+	return results
 }
 
-func (e *examination) checkBackend(ctx context.Context, b backend) []Finding {
+func (e *examination) checkBackend(ctx context.Context, b backend) (results []Finding) {
+	check := e.checkServed
+	if e.foreign {
+		check = e.checkBundle
+	}
+	var expires time.Time
+	for _, trust := range e.trusts(b) {
+		if trust.anybody {
+			results = append(results, warning(listed(trust.apiServices)+" trusts any server, since insecureSkipTLSVerify is set", "set caBundle instead").by(show(trust.apiServices)))
+			continue
+		}
+		found, end := check(ctx, b, trust)
+		results = append(results, found...)
+		if expires.IsZero() || !end.IsZero() && end.Before(expires) {
+			expires = end
+		}
+	}
+	if expires.IsZero() {
+		return orOK(results, "kube-apiserver trusts %s, by the certificate authorities of its machine", b)
+	}
+	return orOK(results, "kube-apiserver trusts %s until %s", b, date(expires))
+}
+
+// checkServed connects to the server, and returns when the first of its certificates expires.
+func (e *examination) checkServed(ctx context.Context, b backend, trust *trust) (results []Finding, end time.Time) {
 	addresses := []string{e.Address}
 	if e.Address == "" {
 		var err error
 		if addresses, err = e.resolve(ctx, b); err != nil {
-			return []Finding{explain(b.String(), Failure, err)}
+			return unread(b.String(), err), end
 		}
 	}
-	var results []Finding
-	var expires time.Time
-	for _, trust := range e.trusts(b) {
-		if trust.anybody {
-			results = append(results, warning(listed(trust.apiServices)+" trusts any server, since insecureSkipTLSVerify is set", "set caBundle instead"))
+	for _, address := range addresses {
+		state, err := connect(ctx, nil, address, b.host(), []byte(trust.bundle), "caBundle of "+listed(trust.apiServices))
+		if away := (unreachable{}); errors.As(err, &away) {
+			result := explain(address, Failure, err)
+			result.Fix += ", or name by --server-address where a forwarded port leads to it"
+			return append(results, result), end
+		}
+		if err != nil {
+			results = append(results, explain(address, Failure, err))
 			continue
 		}
-		for _, address := range addresses {
-			state, err := connect(ctx, nil, address, b.host(), []byte(trust.bundle), "caBundle of "+listed(trust.apiServices))
-			if away := (unreachable{}); errors.As(err, &away) {
-				result := explain(address, Failure, err)
-				result.Fix += ", or name by --server-address where a forwarded port leads to it"
-				return append(results, result)
-			}
-			if err != nil {
-				results = append(results, explain(address, Failure, err))
-				continue
-			}
-			end := expiry(state.VerifiedChains)
-			if renewalDue(end, time.Now()) {
-				results = append(results, warning(fmt.Sprintf("the certificate %q that %s serves, or one above it, %s", end.Subject, address, expiring(end.NotAfter)), "renew it"))
-			}
-			if expires.IsZero() || end.NotAfter.Before(expires) {
-				expires = end.NotAfter
-			}
+		first := expiry(state.VerifiedChains)
+		if renewalDue(first, time.Now()) {
+			results = append(results, warning(fmt.Sprintf("the certificate %q that %s serves, or one above it, %s", first.Subject, address, expiring(first.NotAfter)), "renew it"))
+		}
+		if end.IsZero() || first.NotAfter.Before(end) {
+			end = first.NotAfter
 		}
 	}
-	return orOK(results, "%s has certificates that kube-apiserver trusts until %s", b, date(expires))
+	return results, end
 }
 
 // trust is the trust in certificates that some APIServices have in common.

@@ -133,32 +133,28 @@ func namesIn(version *apidiscoveryv2.APIVersionDiscovery) sets.Set[string] {
 }
 
 // checkDiscovery checks that kube-apiserver and clients get discovery from the server.
-func (e *examination) checkDiscovery(ctx context.Context) ([]Finding, error) {
+func (e *examination) checkDiscovery(ctx context.Context) []Finding {
 	var results []Finding
 	for _, apiService := range e.apiServices {
-		found, err := e.checkVersionDiscovery(ctx, apiService)
-		if err != nil {
-			return results, err
-		}
-		results = append(results, found...)
+		results = append(results, e.checkVersionDiscovery(ctx, apiService)...)
 	}
-	return orOK(results, "discovery of %s is complete", plural(len(e.apiServices), "version")), nil
+	return orOK(results, "discovery of %s is complete", plural(len(e.apiServices), "version"))
 }
 
-func (e *examination) checkVersionDiscovery(ctx context.Context, apiService *apiregistrationv1.APIService) (results []Finding, err error) {
+func (e *examination) checkVersionDiscovery(ctx context.Context, apiService *apiregistrationv1.APIService) (results []Finding) {
 	show, b := kubectl("get", "--raw="+pathOf(apiService)), backendOf(apiService)
 	list, took, err := e.discover(ctx, apiService)
 	if err == nil && took > slowDiscovery { // A busy moment is no fault.
 		list, took, err = e.discover(ctx, apiService)
 	}
 	if flaps := e.checkEndpoints(ctx, apiService, took); len(flaps) > 0 {
-		return flaps, nil
+		return flaps
 	}
 	if apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) {
-		return []Finding{e.answered(ctx, b, "kube-apiserver gets no discovery from the server of "+apiService.Name, err.Error())}, nil
+		return []Finding{e.answered(ctx, b, "kube-apiserver gets no discovery from the server of "+apiService.Name, err.Error())}
 	}
 	if err != nil {
-		return nil, unreadable{"the discovery of " + apiService.Name, err}
+		return unread("the discovery of "+apiService.Name, err)
 	}
 	if took > slowDiscovery {
 		results = append(results, warning(fmt.Sprintf("the server of %s takes %s for its discovery, and kube-apiserver gives up after 5 s", apiService.Name, took.Round(100*time.Millisecond)), "see its log, and what it waits for").
@@ -167,23 +163,23 @@ func (e *examination) checkVersionDiscovery(ctx context.Context, apiService *api
 	known, err := e.told(apiService)
 	switch {
 	case err != nil:
-		return results, unreadable{"the discovery of all groups", err}
+		return append(results, unread("the discovery of all groups", err)...)
 	case known == nil:
-		return append(results, failure("clients that discover all groups at once, such as kubectl, do not find "+apiService.Name, "see the log of the server for requests for /apis").by(e.logs(ctx, b))), nil
+		return append(results, failure("clients that discover all groups at once, such as kubectl, do not find "+apiService.Name, "see the log of the server for requests for /apis").by(e.logs(ctx, b)))
 	case known.Freshness == apidiscoveryv2.DiscoveryFreshnessStale:
 		return append(results, failure("what kube-apiserver tells clients of "+apiService.Name+" is stale, so that no namespace can be deleted, since the server does not answer requests for /apis", "see the log of the server for requests for /apis").
-			by(e.logs(ctx, b))), nil
+			by(e.logs(ctx, b)))
 	}
 	for _, resource := range list.APIResources {
 		if !isName(resource.Name) {
 			return append(results, failure(fmt.Sprintf("the server of %s has the resource %q in its discovery, which is no name of a resource", apiService.Name, resource.Name),
-				"correct the server, and use the names that it has in no command").by(show)), nil
+				"correct the server, and use the names that it has in no command").by(show))
 		}
 	}
 	if len(list.APIResources) == 0 {
-		return append(results, warning("the server of "+apiService.Name+" has no resource in it", "remove the APIService, unless the server is going to have some").by(show)), nil
+		return append(results, warning("the server of "+apiService.Name+" has no resource in it", "remove the APIService, unless the server is going to have some").by(show))
 	}
-	return results, nil
+	return results
 }
 
 // enumerated returns names for a sentence.
@@ -214,16 +210,16 @@ func (e *examination) checkEndpoints(ctx context.Context, apiService *apiregistr
 }
 
 // checkPrecedence checks the priorities that decide between groups and between versions.
-func (e *examination) checkPrecedence(ctx context.Context) ([]Finding, error) {
+func (e *examination) checkPrecedence(ctx context.Context) []Finding {
 	list, err := e.aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, unreadable{"the APIServices", err}
+		return unread("the APIServices", err)
 	}
 	all, err := e.allGroups()
 	if err != nil {
-		return nil, unreadable{"the discovery of all groups", err}
+		return unread("the discovery of all groups", err)
 	}
-	return orOK(precedence(e.apiServices, list.Items, all.Items), "clients choose groups and versions as one expects"), nil
+	return orOK(precedence(e.apiServices, list.Items, all.Items), "clients choose groups and versions as one expects")
 }
 
 // precedence finds groups that come before one of Kubernetes' with the same names, and unstable
@@ -298,21 +294,19 @@ type listing struct {
 func (l *listing) path() string { return pathOf(l.of) + "/" + l.resource.Name }
 
 // listAll returns a function that lists one object of each resource that this user may list, once.
-func (e *examination) listAll() func(context.Context) ([]listing, error) {
-	var once sync.Once
-	var all []listing
-	var err error
-	return func(ctx context.Context) ([]listing, error) {
-		once.Do(func() { all, err = e.list(ctx) })
-		return all, err
-	}
+func (e *examination) listAll(ctx context.Context) func() ([]listing, error) {
+	return sync.OnceValues(func() ([]listing, error) {
+		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+		defer cancel()
+		return e.list(ctx)
+	})
 }
 
 func (e *examination) list(ctx context.Context) (all []listing, err error) {
 	for _, apiService := range e.apiServices {
 		list, _, err := e.discover(ctx, apiService)
 		if err != nil {
-			return nil, unreadable{"the discovery of " + apiService.Name, err}
+			return nil, fmt.Errorf("%s: %w", apiService.Name, err)
 		}
 		for _, resource := range list.APIResources {
 			if slices.Contains(resource.Verbs, "list") && isName(resource.Name) {
@@ -340,22 +334,20 @@ func (e *examination) list(ctx context.Context) (all []listing, err error) {
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, unreadable{"what this user may list", err}
-	}
-	return slices.DeleteFunc(all, func(l listing) bool { return l.hidden }), nil
+	err = group.Wait()
+	return slices.DeleteFunc(all, func(l listing) bool { return l.hidden }), err
 }
 
 // checkLists lists one object of each resource. Some controllers list all resources.
-func (e *examination) checkLists(ctx context.Context) ([]Finding, error) {
-	all, err := e.listings(ctx)
+func (e *examination) checkLists(ctx context.Context) []Finding {
+	all, err := e.listings()
 	if err != nil {
-		return nil, err
+		return unread("what this user may list", err)
 	}
 	if len(all) == 0 {
-		return []Finding{skipped("this user may list no resource of the server")}, nil
+		return []Finding{skipped("this user may list no resource of the server")}
 	}
-	return orOK(e.badLists(ctx, all), "%s can be listed", plural(len(all), "resource")), nil
+	return orOK(e.badLists(ctx, all), "%s can be listed", plural(len(all), "resource"))
 }
 
 // badLists returns a finding for each version and each kind of fault, with the first message.
@@ -390,7 +382,7 @@ func (e *examination) badLists(ctx context.Context, all []listing) (results []Fi
 
 // checkDefinitions looks for CustomResourceDefinitions whose objects clients can't reach. The
 // server has their version, but not their resource.
-func (e *examination) checkDefinitions(ctx context.Context) ([]Finding, error) {
+func (e *examination) checkDefinitions(ctx context.Context) []Finding {
 	var results []Finding
 	if e.foreign && len(e.managed) > 0 {
 		results = append(results, failure("kube-apiserver is about to reset "+strings.Join(e.managed, ", ")+", or delete it, because of the label "+cluster.ManagedLabel+" of a CustomResourceDefinition", "remove the label").
@@ -398,11 +390,11 @@ func (e *examination) checkDefinitions(ctx context.Context) ([]Finding, error) {
 	}
 	content, err := e.kube.Discovery().RESTClient().Get().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions").Do(ctx).Raw()
 	if err != nil {
-		return results, unreadable{"the CustomResourceDefinitions", err}
+		return append(results, unread("the CustomResourceDefinitions", err)...)
 	}
 	var definitions apiextensionsv1.CustomResourceDefinitionList
 	if err := json.Unmarshal(content, &definitions); err != nil {
-		return results, unreadable{"the CustomResourceDefinitions", err}
+		return append(results, unread("the CustomResourceDefinitions", err)...)
 	}
 	for _, apiService := range e.apiServices {
 		known, err := e.told(apiService)
@@ -430,5 +422,5 @@ func (e *examination) checkDefinitions(ctx context.Context) ([]Finding, error) {
 			}
 		}
 	}
-	return orOK(results, "no CustomResourceDefinition is in the way"), nil
+	return orOK(results, "no CustomResourceDefinition is in the way")
 }

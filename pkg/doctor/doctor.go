@@ -128,7 +128,7 @@ type examination struct {
 	// self is the user that runs the checks, once that is known.
 	self string
 	// listings returns what listAll has found, which several checks need.
-	listings func(context.Context) ([]listing, error)
+	listings func() ([]listing, error)
 }
 
 // scope says what a check depends on.
@@ -155,8 +155,7 @@ type check struct {
 	// explains is set if its failures make the server unavailable. They began when the server
 	// became unavailable.
 	explains bool
-	// run returns findings, and an error if it could not look.
-	run func(*examination, context.Context) ([]Finding, error)
+	run      func(*examination, context.Context) []Finding
 }
 
 // checks returns all checks in order.
@@ -217,8 +216,8 @@ func newExamination(ctx context.Context, config Config) (*examination, error) {
 		return nil, err
 	}
 	e := &examination{Config: config, kube: kube, aggregator: apiServices, allGroups: discoverAll(ctx, kube)}
-	e.listings = e.listAll()
-	e.registration = e.findRegistration(ctx)
+	e.listings = e.listAll(ctx)
+	e.findRegistration(ctx)
 	return e, nil
 }
 
@@ -246,10 +245,7 @@ func (e *examination) runOne(ctx context.Context, check check, failed map[string
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	found, err := check.run(e, ctx)
-	if err != nil {
-		found = append(found, explain("", Failure, err))
-	}
+	found := check.run(e, ctx)
 	for i := range found {
 		if check.explains && found[i].Status == Failure && found[i].Since == "" {
 			found[i] = found[i].since(e.unavailable().LastTransitionTime)
@@ -300,15 +296,6 @@ type problem struct {
 // Error returns cause and fix.
 func (p *problem) Error() string { return p.cause + ": " + p.fix }
 
-// unreadable is an error of reading something that a check needs.
-type unreadable struct {
-	what string
-	error
-}
-
-// Unwrap returns the error, which can be a problem.
-func (u unreadable) Unwrap() error { return u.error }
-
 // explain returns the finding that an error means. A problem gets the status.
 func explain(what string, status Status, err error) Finding {
 	if found := (*problem)(nil); errors.As(err, &found) {
@@ -317,14 +304,14 @@ func explain(what string, status Status, err error) Finding {
 	if away := (unreachable{}); errors.As(err, &away) {
 		return Finding{Status: Skipped, Cause: fmt.Sprintf("%s can't be reached from here (%v)", what, away.error), Fix: "run this in a pod of the cluster"}
 	}
-	if unread := (unreadable{}); errors.As(err, &unread) {
-		what, err = unread.what, unread.error
-	}
 	if apierrors.IsForbidden(err) {
 		return skipped("%s can't be read by this user (%v)", what, err)
 	}
 	return failure(fmt.Sprintf("%s can't be read (%v)", what, err), "try again, and see the log of kube-apiserver if that does not help")
 }
+
+// unread returns the finding for something that a check needs and can't read.
+func unread(what string, err error) []Finding { return []Finding{explain(what, Failure, err)} }
 
 // namespace returns the server's namespace.
 func (e *examination) namespace() string {

@@ -46,27 +46,27 @@ const (
 )
 
 // checkEtcd checks the members of etcd and their alarms.
-func (e *examination) checkEtcd(ctx context.Context) ([]Finding, error) {
-	if away, found := e.etcdAway(); found {
-		return []Finding{away}, nil
+func (e *examination) checkEtcd(ctx context.Context) []Finding {
+	if away := e.etcdAway(); away != nil {
+		return away
 	}
 	var results []Finding
 	for _, endpoint := range e.EtcdServers {
 		results = append(results, e.checkMember(ctx, endpoint)...)
 	}
-	return append(results, e.checkAlarms(ctx)...), nil
+	return append(results, e.checkAlarms(ctx)...)
 }
 
 // etcdAway returns a finding if there is an embedded etcd that can't be reached from here.
-func (e *examination) etcdAway() (Finding, bool) {
+func (e *examination) etcdAway() []Finding {
 	if e.EtcdSocket == "" {
-		return Finding{}, false
+		return nil
 	}
 	_, err := os.Stat(e.EtcdSocket)
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
-		return Finding{}, false
+		return nil
 	}
-	return Finding{Status: Skipped, Cause: fmt.Sprintf("the embedded etcd can't be looked at from here (%v)", err), Fix: "run this in the server's pod and as its user, with the server's --data-dir, or name an external etcd by --etcd-servers"}, true
+	return []Finding{{Status: Skipped, Cause: fmt.Sprintf("the embedded etcd can't be looked at from here (%v)", err), Fix: "run this in the server's pod and as its user, with the server's --data-dir, or name an external etcd by --etcd-servers"}}
 }
 
 func (e *examination) checkMember(ctx context.Context, endpoint string) []Finding {

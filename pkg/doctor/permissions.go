@@ -20,7 +20,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -35,82 +34,74 @@ import (
 )
 
 // checkPermissions checks all permissions that the server's service account needs.
-func (e *examination) checkPermissions(ctx context.Context) ([]Finding, error) {
+func (e *examination) checkPermissions(ctx context.Context) []Finding {
 	if e.namespace() == "" {
-		return []Finding{skipped("it is not known in which namespace the server is going to be: name it by --namespace")}, nil
+		return []Finding{skipped("it is not known in which namespace the server is going to be: name it by --namespace")}
 	}
 	if e.ServiceAccount == "" {
-		return nobody(), nil
+		return nobody()
 	}
 	if _, err := e.kube.CoreV1().ServiceAccounts(e.namespace()).Get(ctx, e.ServiceAccount, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 		if len(e.apiServices) == 0 {
-			return []Finding{skipped("there is no service account %s in the namespace %s yet", e.ServiceAccount, e.namespace())}, nil
+			return []Finding{skipped("there is no service account %s in the namespace %s yet", e.ServiceAccount, e.namespace())}
 		}
 		return []Finding{failure(fmt.Sprintf("there is no service account %s in the namespace %s", e.ServiceAccount, e.namespace()),
 			"create it, or name the one of the server's pods by --namespace and --service-account").
-			by(kubectl("create", "serviceaccount", e.ServiceAccount, "--namespace="+e.namespace()))}, nil
+			by(kubectl("create", "serviceaccount", e.ServiceAccount, "--namespace="+e.namespace()))}
 	}
+	var results []Finding
 	permissions := e.Permissions(e.namespace())
-	var fixes []string
-	known := map[string]cluster.Permission{}
-	missing := map[string][]string{}
 	for _, permission := range permissions {
 		allowed, err := e.allowed(ctx, permission)
 		if err != nil {
-			return nil, unreadable{"what " + e.user() + " may do", err}
+			return unread("what "+e.user()+" may do", err)
 		}
 		if allowed {
 			continue
 		}
-		if missing[permission.Fix] == nil {
-			fixes = append(fixes, permission.Fix)
-			known[permission.Fix] = permission
+		if i := slices.IndexFunc(results, func(found Finding) bool { return found.Fix == permission.Fix }); i >= 0 {
+			results[i].Cause += ", " + permission.String()
+			continue
 		}
-		missing[permission.Fix] = append(missing[permission.Fix], permission.String())
-	}
-	if e.foreign && len(fixes) > 0 && e.answersWell(ctx) {
-		return []Finding{skipped("%s may not do what a server needs that has kube-apiserver authenticate and authorize its clients, but the server answers as it should", e.user())}, nil
-	}
-	results, err := e.checkEverything(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, fix := range fixes {
-		status := Failure
-		if known[fix].Optional {
-			status = Warning
+		found := failure(e.user()+" may not "+permission.String(), permission.Fix).by(permission.Command)
+		if permission.Optional {
+			found.Status = Warning
 		}
-		results = append(results, Finding{Status: status, Cause: e.user() + " may not " + strings.Join(missing[fix], ", "), Fix: fix, Command: known[fix].Command})
+		results = append(results, found)
 	}
-	return orOK(results, "%s has %s", e.user(), plural(len(permissions), "permission")), nil
+	if e.foreign && len(results) > 0 && e.answersWell() {
+		return []Finding{skipped("%s may not do what a server needs that has kube-apiserver authenticate and authorize its clients, but the server answers as it should", e.user())}
+	}
+	results = append(results, e.checkEverything(ctx)...)
+	return orOK(results, "%s has %s", e.user(), plural(len(permissions), "permission"))
 }
 
 // answersWell reports whether a server has no fault that a missing permission could explain.
-func (e *examination) answersWell(ctx context.Context) bool {
+func (e *examination) answersWell() bool {
 	if e.unavailable().Type != "" {
 		return false
 	}
-	all, err := e.listings(ctx)
+	all, err := e.listings()
 	return err == nil && !slices.ContainsFunc(all, func(l listing) bool { return l.err != nil })
 }
 
 // checkEverything warns of a server that may do everything. It may need that only while objects are
 // moved.
-func (e *examination) checkEverything(ctx context.Context) ([]Finding, error) {
+func (e *examination) checkEverything(ctx context.Context) []Finding {
 	if e.foreign { // That is for its owner to decide.
-		return nil, nil
+		return nil
 	}
 	everything := cluster.Permission{Verb: "*", Resource: schema.GroupResource{Group: "*", Resource: "*"}}
 	allowed, err := e.allowed(ctx, everything)
 	if err != nil {
-		return nil, unreadable{"what " + e.user() + " may do", err}
+		return unread("what "+e.user()+" may do", err)
 	}
 	if !allowed {
-		return nil, nil
+		return nil
 	}
 	return []Finding{warning(e.user()+" may do everything in the cluster, and so may any intruder into the server",
 		"unless objects are being moved, delete the ClusterRoleBinding that allows it, which of servers of this module is that of the component migrate").
-		by(kubectl("get", "clusterrolebindings", "--output=wide"))}, nil
+		by(kubectl("get", "clusterrolebindings", "--output=wide"))}
 }
 
 // user returns the server's user.
@@ -151,16 +142,16 @@ func (e *examination) selfAllowed(ctx context.Context, attributes *authorization
 
 // checkPriority checks that kube-apiserver answers the server's reviews before anything else.
 // Otherwise reviews may queue behind the requests that wait for them, and all of these fail.
-func (e *examination) checkPriority(ctx context.Context) ([]Finding, error) {
+func (e *examination) checkPriority(ctx context.Context) []Finding {
 	if e.ServiceAccount == "" {
-		return nobody(), nil
+		return nobody()
 	}
 	schemas, err := e.kube.FlowcontrolV1().FlowSchemas().List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
-		return []Finding{skipped("kube-apiserver has no FlowSchemas")}, nil
+		return []Finding{skipped("kube-apiserver has no FlowSchemas")}
 	}
 	if err != nil {
-		return nil, unreadable{"the FlowSchemas", err}
+		return unread("the FlowSchemas", err)
 	}
 	for _, review := range []schema.GroupResource{
 		{Group: authorizationv1.GroupName, Resource: "subjectaccessreviews"},
@@ -168,10 +159,10 @@ func (e *examination) checkPriority(ctx context.Context) ([]Finding, error) {
 	} {
 		if !slices.ContainsFunc(schemas.Items, func(schema flowcontrolv1.FlowSchema) bool { return e.exempts(schema.Spec, review) }) {
 			return []Finding{warning(fmt.Sprintf("%s that %s creates wait in kube-apiserver behind the requests that wait for them, so that many of these can fail at once", review, e.user()),
-				"install a FlowSchema that lets them pass, as the manifests of this server do").by(e.flowSchema())}, nil
+				"install a FlowSchema that lets them pass, as the manifests of this server do").by(e.flowSchema())}
 		}
 	}
-	return []Finding{ok("kube-apiserver answers reviews before anything else")}, nil
+	return []Finding{ok("kube-apiserver answers reviews before anything else")}
 }
 
 // flowSchema returns a command that exempts reviews of the server from queueing.

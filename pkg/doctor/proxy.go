@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,14 +45,14 @@ type environment struct {
 
 // checkProxy warns of requests within the cluster that would go through a proxy. Requests to this
 // machine never do, regardless of NO_PROXY.
-func (e *examination) checkProxy(ctx context.Context) ([]Finding, error) {
+func (e *examination) checkProxy(ctx context.Context) []Finding {
 	destinations, err := e.destinations(ctx)
 	if err != nil {
-		return nil, unreadable{"the addresses in the cluster", err}
+		return unread("the addresses in the cluster", err)
 	}
 	environments, err := e.environments(ctx)
 	if err != nil {
-		return nil, unreadable{"the pods of the server", err}
+		return unread("the pods of the server", err)
 	}
 	var results []Finding
 	for _, environment := range environments {
@@ -66,7 +65,7 @@ func (e *examination) checkProxy(ctx context.Context) ([]Finding, error) {
 		for _, destination := range destinations {
 			proxy, err := through(&url.URL{Scheme: "https", Host: destination.address})
 			if err != nil {
-				return []Finding{failure(fmt.Sprintf("HTTPS_PROXY of %s can't be used (%v)", environment.of, err), "correct it")}, nil
+				return []Finding{failure(fmt.Sprintf("HTTPS_PROXY of %s can't be used (%v)", environment.of, err), "correct it")}
 			}
 			if proxy != nil {
 				exceptions = append(exceptions, destination.exception)
@@ -78,7 +77,7 @@ func (e *examination) checkProxy(ctx context.Context) ([]Finding, error) {
 				"add "+strings.Join(exceptions, ",")+" to NO_PROXY").by(e.setEnvironment(ctx, "NO_PROXY="+strings.TrimPrefix(environment.proxy.NoProxy+","+strings.Join(exceptions, ","), ","))))
 		}
 	}
-	return orOK(results, "no proxy is between the server and the cluster"), nil
+	return orOK(results, "no proxy is between the server and the cluster")
 }
 
 // setEnvironment returns a command that gives a variable to the server.
@@ -100,11 +99,6 @@ type destination struct {
 // destinations returns the addresses as the server looks them up. It uses the cluster IP of a
 // webhook's Service, so that its name in NO_PROXY has no effect.
 func (e *examination) destinations(ctx context.Context) ([]destination, error) {
-	// The server's account may list Services, but not get one.
-	services, err := e.kube.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
 	webhooks, err := admission.ListWebhooks(ctx, e.kube)
 	if err != nil {
 		return nil, err
@@ -113,36 +107,30 @@ func (e *examination) destinations(ctx context.Context) ([]destination, error) {
 	for _, webhook := range webhooks {
 		if service := webhook.Client.Service; service != nil && e.concerns(webhook.Rules) {
 			target := newBackend(service.Namespace, service.Name, service.Port)
-			if targets[target] == "" {
-				targets[target] = "the webhooks of " + target.String()
-			}
+			targets[target] = cmp.Or(targets[target], "the webhooks of "+target.String())
 		}
 	}
 	var destinations []destination
 	for target, purpose := range targets {
-		for _, service := range services.Items {
-			if service.Namespace != target.namespace || service.Name != target.name {
-				continue
-			}
-			host := service.Spec.ClusterIP
-			if service.Spec.Type == corev1.ServiceTypeExternalName {
-				host = service.Spec.ExternalName
-			}
-			if host == corev1.ClusterIPNone { // The server can't use it.
-				continue
-			}
-			destinations = append(destinations, destination{purpose, net.JoinHostPort(host, strconv.Itoa(int(target.port))), host})
+		service, err := e.service(ctx, target)
+		if err != nil {
+			return nil, err
 		}
+		if service == nil || service.Spec.ClusterIP == corev1.ClusterIPNone { // The server can't use it.
+			continue
+		}
+		host := service.Spec.ClusterIP
+		if service.Spec.Type == corev1.ServiceTypeExternalName {
+			host = service.Spec.ExternalName
+		}
+		destinations = append(destinations, destination{purpose, net.JoinHostPort(host, strconv.Itoa(int(target.port))), host})
 	}
 	slices.SortFunc(destinations, func(a, b destination) int { return strings.Compare(a.purpose, b.purpose) })
 	etcd, err := e.Egress(egressselector.Etcd.AsNetworkContext())
-	if err != nil {
-		return nil, err
+	if err != nil || etcd != nil { // With a dialer, gRPC uses no proxy.
+		return destinations, err
 	}
 	for _, server := range e.EtcdServers {
-		if etcd != nil { // With a dialer, gRPC uses no proxy.
-			break
-		}
 		if address, err := url.Parse(server); err == nil && address.Host != "" {
 			destinations = append(destinations, destination{"etcd", address.Host, address.Hostname()})
 		}
@@ -152,52 +140,39 @@ func (e *examination) destinations(ctx context.Context) ([]destination, error) {
 
 // environments returns the environments of the server's pods. If there are no pods, or this user
 // may not read them, it returns this process's own: this may be such a pod.
-func (e *examination) environments(ctx context.Context) ([]environment, error) {
-	var environments []environment
+func (e *examination) environments(ctx context.Context) (environments []environment, err error) {
 	for _, backend := range e.backends() {
 		found, err := e.look(ctx, backend)
-		if apierrors.IsForbidden(err) {
-			continue
-		}
-		if err != nil {
+		if err != nil && !apierrors.IsForbidden(err) {
 			return nil, err
 		}
-		for _, pod := range found.pods {
-			for _, container := range pod.Spec.Containers {
-				found := environment{of: "the pod " + pod.Name, hidden: hidden(container), proxy: proxyConfig(func(name string) string { return variable(container, name) })}
-				// Replicas have the same environment.
-				if !slices.ContainsFunc(environments, func(known environment) bool {
-					return known.hidden == found.hidden && known.proxy == found.proxy
-				}) {
-					environments = append(environments, found)
-				}
+		if len(found.pods) == 0 {
+			continue
+		}
+		pod := found.pods[0] // Replicas have the same environment.
+		for _, container := range pod.Spec.Containers {
+			proxy, hidden := proxyOf(container)
+			if found := (environment{"the pod " + pod.Name, hidden, proxy}); !slices.Contains(environments, found) {
+				environments = append(environments, found)
 			}
 		}
 	}
 	if len(environments) == 0 && !e.foreign {
-		environments = append(environments, environment{of: "this command", proxy: proxyConfig(os.Getenv)})
+		environments = append(environments, environment{of: "this command", proxy: *httpproxy.FromEnvironment()})
 	}
 	return environments, nil
 }
 
-// proxyConfig returns the proxy that net/http takes from an environment for https.
-func proxyConfig(variable func(name string) string) httpproxy.Config {
-	either := func(name string) string { return cmp.Or(variable(name), variable(strings.ToLower(name))) }
-	return httpproxy.Config{HTTPSProxy: either("HTTPS_PROXY"), NoProxy: either("NO_PROXY")}
-}
-
-// variable returns the value of a variable, if the container itself has it.
-func variable(container corev1.Container, name string) string {
-	i := slices.IndexFunc(container.Env, func(variable corev1.EnvVar) bool { return variable.Name == name })
-	if i < 0 {
-		return ""
+// proxyOf returns the proxy that net/http takes from the environment of a container, and reports
+// whether the container may get its variables from elsewhere.
+func proxyOf(container corev1.Container) (proxy httpproxy.Config, hidden bool) {
+	values := map[string]string{}
+	hidden = len(container.EnvFrom) > 0
+	for _, variable := range container.Env {
+		values[variable.Name] = variable.Value
+		hidden = hidden || variable.ValueFrom != nil && slices.Contains([]string{"HTTPS_PROXY", "NO_PROXY"}, strings.ToUpper(variable.Name))
 	}
-	return container.Env[i].Value
-}
-
-// hidden reports whether the container may get variables about proxies from elsewhere.
-func hidden(container corev1.Container) bool {
-	return len(container.EnvFrom) > 0 || slices.ContainsFunc(container.Env, func(variable corev1.EnvVar) bool {
-		return variable.ValueFrom != nil && slices.Contains([]string{"HTTPS_PROXY", "NO_PROXY"}, strings.ToUpper(variable.Name))
-	})
+	proxy.HTTPSProxy = cmp.Or(values["HTTPS_PROXY"], values["https_proxy"])
+	proxy.NoProxy = cmp.Or(values["NO_PROXY"], values["no_proxy"])
+	return proxy, hidden
 }

@@ -33,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
 )
 
 // defaultPort is the port of references to a Service that name none.
@@ -45,10 +46,7 @@ type backend struct {
 }
 
 func newBackend(namespace, name string, port *int32) backend {
-	if port == nil {
-		return backend{namespace, name, defaultPort}
-	}
-	return backend{namespace, name, *port}
+	return backend{namespace, name, ptr.Deref(port, defaultPort)}
 }
 
 // String returns the Service.
@@ -82,7 +80,7 @@ func (e *examination) leadingTo(b backend) (found []*apiregistrationv1.APIServic
 }
 
 // checkService looks for servers behind the Services of the APIServices.
-func (e *examination) checkService(ctx context.Context) ([]Finding, error) {
+func (e *examination) checkService(ctx context.Context) []Finding {
 	var results []Finding
 	for _, backend := range e.backends() {
 		addresses, err := e.resolve(ctx, backend)
@@ -93,7 +91,7 @@ func (e *examination) checkService(ctx context.Context) ([]Finding, error) {
 		results = append(results, ok("%s leads to %s", backend, strings.Join(addresses, ", ")))
 		results = append(results, e.checkStrangers(ctx, backend)...)
 	}
-	return results, nil
+	return results
 }
 
 // repoint gives a finding about a Service the command that changes the APIServices, if only that
@@ -131,51 +129,56 @@ func (e *examination) checkStrangers(ctx context.Context, b backend) []Finding {
 	return nil
 }
 
-// resolve returns the addresses behind a Service. The error is a problem if
-// something is wrong with the Service.
+// resolve returns the addresses behind a Service. Users without permission to see its endpoints get
+// its cluster IP, if it has one. The error is a problem if something is wrong with the Service.
 func (e *examination) resolve(ctx context.Context, b backend) ([]string, error) {
 	found, err := e.look(ctx, b)
 	service := found.service
-	if service == nil {
-		if err == nil {
-			err = &problem{b.String() + " does not exist", "install the server again, of which the Service is a part; if it is gone for good, delete what leads to it",
-				kubectl("get", "services,endpointslices,deployments.apps,pods", b.flag())}
-		}
+	switch {
+	case service == nil && err != nil:
 		return nil, err
-	}
-	if service.Spec.Type == corev1.ServiceTypeExternalName {
+	case service == nil:
+		return nil, &problem{b.String() + " does not exist", "install the server again, of which the Service is a part; if it is gone for good, delete what leads to it",
+			kubectl("get", "services,endpointslices,deployments.apps,pods", b.flag())}
+	case service.Spec.Type == corev1.ServiceTypeExternalName:
 		return []string{net.JoinHostPort(service.Spec.ExternalName, strconv.Itoa(int(b.port)))}, nil
 	}
-	show := kubectl("get", "service", b.name, b.flag(), "--output=yaml")
 	i := slices.IndexFunc(service.Spec.Ports, func(port corev1.ServicePort) bool { return port.Port == b.port })
 	if i < 0 {
-		return nil, &problem{fmt.Sprintf("%s has no port %d", b, b.port), "name a port of the Service where it leads to the Service, or add the port to the Service", show}
+		return nil, &problem{fmt.Sprintf("%s has no port %d", b, b.port), "name a port of the Service where it leads to the Service, or add the port to the Service",
+			kubectl("get", "service", b.name, b.flag(), "--output=yaml")}
 	}
 	port := service.Spec.Ports[i]
-	if apierrors.IsForbidden(err) {
-		return clusterAddress(service, port, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	// While pods are replaced, it can be a port of some.
-	named := func(pod corev1.Pod) bool { return hasPort(pod, port.TargetPort.StrVal) }
-	if port.TargetPort.Type == intstr.String && len(found.pods) > 0 && !slices.ContainsFunc(found.pods, named) {
-		pod := found.pods[0]
-		if ports := portsOf(pod); len(ports) == 1 {
-			show = kubectl("patch", "service", b.name, b.flag(), "--type=json",
-				fmt.Sprintf(`--patch=[{"op":"test","path":"/spec/ports/%[1]d/port","value":%[2]d},{"op":"replace","path":"/spec/ports/%[1]d/targetPort","value":%[3]d}]`, i, port.Port, ports[0].ContainerPort))
+	var addresses []string
+	if err == nil {
+		if err := found.targetProblem(b, i); err != nil {
+			return nil, err
 		}
-		return nil, &problem{fmt.Sprintf("the target port %q of %s is not a port of its pod %s", port.TargetPort.StrVal, b, pod.Name), "give a port of the container that name, or the Service another targetPort", show}
+		addresses, err = e.endpoints(ctx, b, port)
 	}
-	addresses, err := e.endpoints(ctx, b, port)
-	if apierrors.IsForbidden(err) {
-		return clusterAddress(service, port, err)
+	if ip := service.Spec.ClusterIP; apierrors.IsForbidden(err) && ip != "" && ip != corev1.ClusterIPNone {
+		return []string{net.JoinHostPort(ip, strconv.Itoa(int(b.port)))}, nil
 	}
-	if err != nil || len(addresses) > 0 {
-		return addresses, err
+	if err == nil && len(addresses) == 0 {
+		err = found.problem(b, port)
 	}
-	return nil, found.problem(b, port)
+	return addresses, err
+}
+
+// targetProblem returns an error if no pod has the named target port of a Service. While pods are
+// replaced, it can be a port of some.
+func (found behind) targetProblem(b backend, i int) error {
+	port := found.service.Spec.Ports[i]
+	named := func(pod corev1.Pod) bool { return hasPort(pod, port.TargetPort.StrVal) }
+	if port.TargetPort.Type != intstr.String || len(found.pods) == 0 || slices.ContainsFunc(found.pods, named) {
+		return nil
+	}
+	pod, command := found.pods[0], kubectl("get", "service", b.name, b.flag(), "--output=yaml")
+	if ports := portsOf(pod); len(ports) == 1 {
+		command = kubectl("patch", "service", b.name, b.flag(), "--type=json",
+			fmt.Sprintf(`--patch=[{"op":"test","path":"/spec/ports/%[1]d/port","value":%[2]d},{"op":"replace","path":"/spec/ports/%[1]d/targetPort","value":%[3]d}]`, i, port.Port, ports[0].ContainerPort))
+	}
+	return &problem{fmt.Sprintf("the target port %q of %s is not a port of its pod %s", port.TargetPort.StrVal, b, pod.Name), "give a port of the container that name, or the Service another targetPort", command}
 }
 
 func portsOf(pod corev1.Pod) (ports []corev1.ContainerPort) {
@@ -246,33 +249,24 @@ func (e *examination) service(ctx context.Context, b backend) (*corev1.Service, 
 	return nil, nil //nolint:nilnil // See above.
 }
 
-// clusterAddress returns the cluster IP and port of a Service, for users without permission to see
-// its endpoints. It returns the error forbidden if there is no cluster IP.
-func clusterAddress(service *corev1.Service, port corev1.ServicePort, forbidden error) ([]string, error) {
-	if ip := service.Spec.ClusterIP; ip != "" && ip != corev1.ClusterIPNone {
-		return []string{net.JoinHostPort(ip, strconv.Itoa(int(port.Port)))}, nil
-	}
-	return nil, forbidden
-}
-
 func hasPort(pod corev1.Pod, name string) bool {
 	return slices.ContainsFunc(portsOf(pod), func(port corev1.ContainerPort) bool { return port.Name == name })
 }
 
-// endpoints returns the ready addresses behind a Service.
-func (e *examination) endpoints(ctx context.Context, b backend, port corev1.ServicePort) ([]string, error) {
-	list, err := e.endpointSlices(ctx, b)
+// endpoints returns the ready addresses behind a Service. An unknown state counts as ready, as the
+// API says.
+func (e *examination) endpoints(ctx context.Context, b backend, port corev1.ServicePort) (addresses []string, err error) {
+	list, err := e.kube.DiscoveryV1().EndpointSlices(b.namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + b.name})
 	if err != nil {
 		return nil, err
 	}
-	var addresses []string
-	for _, slice := range list {
+	for _, slice := range list.Items {
 		for _, endpointPort := range slice.Ports {
-			if endpointPort.Port == nil || endpointPort.Name == nil && port.Name != "" || endpointPort.Name != nil && *endpointPort.Name != port.Name {
+			if endpointPort.Port == nil || ptr.Deref(endpointPort.Name, "") != port.Name {
 				continue
 			}
 			for _, endpoint := range slice.Endpoints {
-				if !isReady(endpoint) {
+				if !ptr.Deref(endpoint.Conditions.Ready, true) {
 					continue
 				}
 				for _, address := range endpoint.Addresses {
@@ -282,17 +276,4 @@ func (e *examination) endpoints(ctx context.Context, b backend, port corev1.Serv
 		}
 	}
 	return addresses, nil
-}
-
-func (e *examination) endpointSlices(ctx context.Context, b backend) ([]discoveryv1.EndpointSlice, error) {
-	list, err := e.kube.DiscoveryV1().EndpointSlices(b.namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + b.name})
-	if err != nil {
-		return nil, err
-	}
-	return list.Items, nil
-}
-
-// isReady takes an unknown state for ready, as the API says.
-func isReady(endpoint discoveryv1.Endpoint) bool {
-	return endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready
 }

@@ -41,16 +41,16 @@ const (
 )
 
 // checkStorage checks the versions and the keys of stored objects.
-func (e *examination) checkStorage(ctx context.Context) ([]Finding, error) {
-	if away, found := e.etcdAway(); found {
-		return []Finding{away}, nil
+func (e *examination) checkStorage(ctx context.Context) []Finding {
+	if away := e.etcdAway(); away != nil {
+		return away
 	}
 	stores, err := e.Stores(ctx)
 	if err != nil {
-		return []Finding{skipped("what the server stores can't be found out (%v)", err)}, nil
+		return []Finding{skipped("what the server stores can't be found out (%v)", err)}
 	}
 	if len(stores) == 0 {
-		return []Finding{ok("the server stores nothing")}, nil
+		return []Finding{ok("the server stores nothing")}
 	}
 	ctx, cancel := context.WithTimeout(ctx, scanTime)
 	defer cancel()
@@ -58,7 +58,7 @@ func (e *examination) checkStorage(ctx context.Context) ([]Finding, error) {
 	for _, store := range stores {
 		results = append(results, e.checkStored(ctx, &store)...)
 	}
-	return results, nil
+	return results
 }
 
 func (e *examination) checkStored(ctx context.Context, store *keys.Objects) []Finding {

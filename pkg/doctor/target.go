@@ -101,7 +101,7 @@ func (e *examination) servers(ctx context.Context, names []string) ([]*examinati
 		if j < 0 {
 			server := *e
 			server.resources = map[string][]string{}
-			server.listings = server.listAll()
+			server.listings = server.listAll(ctx)
 			j, servers = len(servers), append(servers, &server)
 		}
 		servers[j].add(apiService)
@@ -138,11 +138,8 @@ func (e *examination) learnAccount(ctx context.Context) {
 	if err != nil {
 		return // The check of the Service says why.
 	}
-	switch {
-	case len(found.pods) > 0:
-		e.ServiceAccount = cmp.Or(found.pods[0].Spec.ServiceAccountName, "default")
-	case found.deployment != nil:
-		e.ServiceAccount = cmp.Or(found.deployment.Spec.Template.Spec.ServiceAccountName, "default")
+	if spec := found.podSpec(); len(spec.Containers) > 0 {
+		e.ServiceAccount = cmp.Or(spec.ServiceAccountName, "default")
 	}
 	e.Permissions = func(namespace string) []cluster.Permission { return delegation(namespace, e.ServiceAccount) }
 }
@@ -225,9 +222,20 @@ func selects(service *corev1.Service, of map[string]string) bool {
 	return len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(of))
 }
 
+// podSpec returns the spec of the server's pods. It is empty if none can be seen.
+func (found behind) podSpec() corev1.PodSpec {
+	switch {
+	case len(found.pods) > 0:
+		return found.pods[0].Spec
+	case found.deployment != nil:
+		return found.deployment.Spec.Template.Spec
+	}
+	return corev1.PodSpec{}
+}
+
 // readyPods returns the ready pods.
-func (b behind) readyPods() (ready []corev1.Pod) {
-	for _, pod := range b.pods {
+func (found behind) readyPods() (ready []corev1.Pod) {
+	for _, pod := range found.pods {
 		if condition := podCondition(pod, corev1.PodReady); condition.Status == corev1.ConditionTrue {
 			ready = append(ready, pod)
 		}

@@ -21,12 +21,12 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 // certificateName is the annotation of cert-manager on the Secret of a Certificate.
@@ -38,76 +38,29 @@ type servedSecret struct {
 	chain []*x509.Certificate
 }
 
-// checkTrust checks certificates without connecting to the server. It uses the condition Available,
-// the caBundles, and the readable Secrets of the server's pods.
-func (e *examination) checkTrust(ctx context.Context, b backend) (results []Finding) {
-	secrets := e.servedSecrets(ctx, b)
-	var expires time.Time
-	for _, trust := range e.trusts(b) {
-		if trust.anybody {
-			results = append(results, warning(listed(trust.apiServices)+" trusts any server, since insecureSkipTLSVerify is set", "set caBundle instead").
-				by(show(trust)))
-			continue
-		}
-		found, end := e.checkBundle(ctx, b, trust, secrets)
-		results = append(results, found...)
-		if expires.IsZero() || end.Before(expires) {
-			expires = end
-		}
-	}
-	if expires.IsZero() {
-		return orOK(results, "kube-apiserver trusts the server, by the certificate authorities of its machine")
-	}
-	return orOK(results, "kube-apiserver trusts the server, by a caBundle that is valid until %s", date(expires))
-}
-
-// checkBundle checks a caBundle, and returns when it expires.
-func (e *examination) checkBundle(ctx context.Context, b backend, trust *trust, secrets []servedSecret) (results []Finding, end time.Time) {
+// checkBundle checks certificates without connecting to the server, and returns when the caBundle
+// expires. It looks at that, and at the readable Secrets of the server's pods.
+func (e *examination) checkBundle(ctx context.Context, b backend, trust *trust) (results []Finding, end time.Time) {
 	bundle := parseCertificates([]byte(trust.bundle))
 	named := "caBundle of " + listed(trust.apiServices)
 	if len(bundle) == 0 && trust.bundle != "" {
 		_, err := trusting([]byte(trust.bundle), named)
-		return []Finding{explain(named, Failure, err).by(trustCommand(trust, secrets))}, end
+		return []Finding{explain(named, Failure, err).by(e.trustServed(ctx, b))}, end
 	}
-	for _, certificate := range bundle {
-		if certificate.NotAfter.After(end) {
-			end = certificate.NotAfter
+	if len(bundle) > 0 {
+		last := slices.MaxFunc(bundle, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+		end = last.NotAfter
+		if time.Now().After(end) {
+			return []Finding{failure(fmt.Sprintf("the %s %s", named, expiring(end)), "put the certificate authority that issued the server's certificate into it").by(e.trustServed(ctx, b)).since(metav1.NewTime(end))}, end
+		}
+		if renewalDue(last, time.Now()) {
+			results = append(results, warning(fmt.Sprintf("the %s %s", named, expiring(end)), "renew the certificate authority, and put the new one beside it").by(show(trust.apiServices)))
 		}
 	}
-	if len(bundle) > 0 && time.Now().After(end) {
-		return []Finding{failure(fmt.Sprintf("the %s %s", named, expiring(end)), "put the certificate authority that issued the server's certificate into it").by(trustCommand(trust, secrets)).since(metav1.NewTime(end))}, end
+	if e.unavailable().Type != "" {
+		return append(results, skipped("whether kube-apiserver trusts the certificate that %s serves is in what it says of its availability", b)), end
 	}
-	if found := e.checkHandshake(ctx, b, trust, secrets); len(found) > 0 {
-		return found, end
-	}
-	for _, certificate := range bundle {
-		if certificate.NotAfter.Equal(end) && renewalDue(certificate, time.Now()) {
-			results = append(results, warning(fmt.Sprintf("the %s %s", named, expiring(end)), "renew the certificate authority, and put the new one beside it").by(show(trust)))
-		}
-	}
-	return append(results, e.checkSecrets(ctx, b, trust, bundle, secrets)...), end
-}
-
-// checkHandshake explains kube-apiserver's errors about the server's certificate.
-func (e *examination) checkHandshake(ctx context.Context, b backend, trust *trust, secrets []servedSecret) []Finding {
-	of := listed(trust.apiServices)
-	untrusted, fix := "is of another certificate authority than those of caBundle", "put the one that issued it into caBundle of "+of
-	if trust.bundle == "" {
-		untrusted, fix = "is of a certificate authority that kube-apiserver's machine does not know, and "+of+" has no caBundle", "set caBundle to the one that issued it"
-	}
-	for _, apiService := range trust.apiServices {
-		condition := availability(apiService)
-		for _, kind := range []struct{ message, cause, fix, command string }{
-			{`certificate has expired or is not yet valid`, "has expired, or is not valid yet", "renew it", e.reissue(ctx, b, secrets)},
-			{`certificate is (not )?valid for|IP SANs|legacy Common Name|not valid for any names`, "is for another name", "issue one for " + b.host(), e.reissue(ctx, b, secrets)},
-			{`unknown authority|certificate is not (trusted|standards compliant)|failed to verify certificate`, untrusted, fix, trustCommand(trust, secrets)},
-		} {
-			if regexp.MustCompile(kind.message).MatchString(condition.Message) {
-				return []Finding{failure(fmt.Sprintf("the certificate that the server serves %s (%s)", kind.cause, brief(condition.Message)), kind.fix).by(kind.command)}
-			}
-		}
-	}
-	return nil
+	return append(results, e.checkSecrets(ctx, b, trust, bundle, e.servedSecrets(ctx, b))...), end
 }
 
 // checkSecrets looks for certificates that would be served, but soon expire or are not trusted.
@@ -123,7 +76,7 @@ func (e *examination) checkSecrets(ctx context.Context, b backend, trust *trust,
 		leaf := secret.chain[0]
 		if renewalDue(leaf, time.Now()) {
 			results = append(results, warning(fmt.Sprintf("the certificate in the Secret %s/%s %s", secret.Namespace, secret.Name, expiring(leaf.NotAfter)), "renew it").
-				by(e.reissue(ctx, b, []servedSecret{secret})))
+				by(e.reissue(ctx, b)))
 			continue
 		}
 		intermediates := x509.NewCertPool()
@@ -141,17 +94,8 @@ func (e *examination) checkSecrets(ctx context.Context, b backend, trust *trust,
 
 // servedSecrets returns the Secrets that the server's pods mount.
 func (e *examination) servedSecrets(ctx context.Context, b backend) (secrets []servedSecret) {
-	found, err := e.look(ctx, b)
-	if err != nil {
-		return nil
-	}
-	var volumes []corev1.Volume
-	if len(found.pods) > 0 {
-		volumes = found.pods[0].Spec.Volumes
-	} else if found.deployment != nil {
-		volumes = found.deployment.Spec.Template.Spec.Volumes
-	}
-	for _, volume := range volumes {
+	found, _ := e.look(ctx, b)
+	for _, volume := range found.podSpec().Volumes {
 		if volume.Secret == nil {
 			continue
 		}
@@ -174,27 +118,30 @@ func parseCertificates(data []byte) (certificates []*x509.Certificate) {
 	return certificates
 }
 
-// trustCommand returns a command that makes APIServices that trust nothing useful trust the
-// certificate authority of a Secret.
-func trustCommand(trust *trust, secrets []servedSecret) string {
-	for _, secret := range secrets {
-		if len(secret.Data["ca.crt"]) > 0 {
-			return kubectl(slices.Concat([]string{"patch", "apiservice"}, namesOf(trust.apiServices), []string{"--type=merge"})...) +
-				` --patch='{"spec":{"caBundle":"'$(` + kubectl("get", "secret", secret.Name, "--namespace="+secret.Namespace, `--output=jsonpath={.data.ca\.crt}`) + `)'"}}'`
+// trustServed returns a command that makes the unavailable APIServices of a Service trust the
+// certificate authority of a Secret of the server's pods. Without one, it shows the APIServices.
+func (e *examination) trustServed(ctx context.Context, b backend) string {
+	unavailable := slices.DeleteFunc(e.leadingTo(b), func(apiService *apiregistrationv1.APIService) bool {
+		return availability(apiService).Status == apiregistrationv1.ConditionTrue || apiService.Spec.InsecureSkipTLSVerify
+	})
+	for _, secret := range e.servedSecrets(ctx, b) {
+		if len(secret.Data["ca.crt"]) > 0 && len(unavailable) > 0 {
+			return kubectl(slices.Concat([]string{"patch", "apiservice"}, namesOf(unavailable), []string{"--type=merge"})...) +
+				` --patch='{"spec":{"caBundle":"'$(` + kubectl("get", "secret", secret.Name, b.flag(), `--output=jsonpath={.data.ca\.crt}`) + `)'"}}'`
 		}
 	}
-	return show(trust)
+	return show(e.leadingTo(b))
 }
 
 // show returns a command that shows APIServices.
-func show(trust *trust) string {
-	return kubectl(slices.Concat([]string{"get", "apiservice"}, namesOf(trust.apiServices), []string{"--output=yaml"})...)
+func show(apiServices []*apiregistrationv1.APIService) string {
+	return kubectl(slices.Concat([]string{"get", "apiservice"}, namesOf(apiServices), []string{"--output=yaml"})...)
 }
 
 // reissue returns a command that shows why cert-manager does not issue the certificate again, or
 // has the server do so itself.
-func (e *examination) reissue(ctx context.Context, b backend, secrets []servedSecret) string {
-	for _, secret := range secrets {
+func (e *examination) reissue(ctx context.Context, b backend) string {
+	for _, secret := range e.servedSecrets(ctx, b) {
 		if name := secret.Annotations[certificateName]; name != "" {
 			return kubectl("describe", "certificates.cert-manager.io", name, b.flag())
 		}

@@ -40,30 +40,30 @@ const (
 
 // checkVersion compares kube-apiserver's version with that of this server's
 // libraries.
-func (e *examination) checkVersion(ctx context.Context) ([]Finding, error) {
+func (e *examination) checkVersion(ctx context.Context) []Finding {
 	content, err := e.kube.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
 	if apierrors.IsUnauthorized(err) {
-		return []Finding{failure(fmt.Sprintf("kube-apiserver at %s does not accept the credentials (%v)", e.Cluster.Host, err), "check the file of --kubeconfig, or the token of the service account")}, nil
+		return []Finding{failure(fmt.Sprintf("kube-apiserver at %s does not accept the credentials (%v)", e.Cluster.Host, err), "check the file of --kubeconfig, or the token of the service account")}
 	}
 	if err != nil {
-		return []Finding{failure(fmt.Sprintf("kube-apiserver at %s can't be reached (%v)", e.Cluster.Host, err), "check that it runs, and the address in the file of --kubeconfig")}, nil
+		return []Finding{failure(fmt.Sprintf("kube-apiserver at %s can't be reached (%v)", e.Cluster.Host, err), "check that it runs, and the address in the file of --kubeconfig")}
 	}
 	var info version.Info
 	if err := json.Unmarshal(content, &info); err != nil {
-		return nil, unreadable{"the version of kube-apiserver", err}
+		return unread("the version of kube-apiserver", err)
 	}
 	theirs, err := effectiveVersion(info)
 	if err != nil {
-		return nil, unreadable{"the version of kube-apiserver", err}
+		return unread("the version of kube-apiserver", err)
 	}
 	if e.foreign {
-		return []Finding{ok("kube-apiserver at %s is %s", e.Cluster.Host, info.GitVersion)}, nil
+		return []Finding{ok("kube-apiserver at %s is %s", e.Cluster.Host, info.GitVersion)}
 	}
 	ours := utilversion.MustParse(baseversion.DefaultKubeBinaryVersion)
 	if err := skew(ours, theirs); err != nil {
-		return []Finding{explain("the version of kube-apiserver", Warning, err)}, nil
+		return []Finding{explain("the version of kube-apiserver", Warning, err)}
 	}
-	return []Finding{ok("kube-apiserver at %s is %s, this server is made for %s", e.Cluster.Host, info.GitVersion, ours)}, nil
+	return []Finding{ok("kube-apiserver at %s is %s, this server is made for %s", e.Cluster.Host, info.GitVersion, ours)}
 }
 
 // effectiveVersion returns the version whose features kube-apiserver has.
@@ -91,19 +91,19 @@ func skew(ours, theirs *utilversion.Version) error {
 const authenticationConfig = "extension-apiserver-authentication"
 
 // checkRequestHeaders checks that kube-apiserver can forward the identity of users, and no one else can.
-func (e *examination) checkRequestHeaders(ctx context.Context) ([]Finding, error) {
+func (e *examination) checkRequestHeaders(ctx context.Context) []Finding {
 	const flags = "start kube-apiserver with --requestheader-client-ca-file, --requestheader-allowed-names and --proxy-client-cert-file"
 	show := kubectl("get", "configmap", authenticationConfig, "--namespace=kube-system", "--output=yaml")
 	config, err := e.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationConfig, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return []Finding{failure("there is no ConfigMap "+authenticationConfig+", and servers know kube-apiserver by it", "see the log of kube-apiserver, which writes it").by(show)}, nil
+		return []Finding{failure("there is no ConfigMap "+authenticationConfig+", and servers know kube-apiserver by it", "see the log of kube-apiserver, which writes it").by(show)}
 	}
 	if err != nil {
-		return nil, unreadable{"the request-header configuration", err}
+		return unread("the request-header configuration", err)
 	}
 	authorities := parseCertificates([]byte(config.Data["requestheader-client-ca-file"]))
 	if len(authorities) == 0 {
-		return []Finding{failure("there is no request-header CA, so that servers do not know kube-apiserver's front proxy, and refuse what it forwards", flags).by(show)}, nil
+		return []Finding{failure("there is no request-header CA, so that servers do not know kube-apiserver's front proxy, and refuse what it forwards", flags).by(show)}
 	}
 	var results []Finding
 	for _, authority := range authorities {
@@ -118,5 +118,5 @@ func (e *examination) checkRequestHeaders(ctx context.Context) ([]Finding, error
 			}
 		}
 	}
-	return orOK(results, "servers can know kube-apiserver's front proxy"), nil
+	return orOK(results, "servers can know kube-apiserver's front proxy")
 }

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/keymutex"
 )
 
 // Action declares a subresource that changes an object of internal type O, and is never
@@ -56,9 +57,12 @@ func (a Action[O, B]) Storage(of Parent[O]) (rest.Storage, error) {
 		of:       of,
 		strategy: newStrategy(actions, of.Scheme, of.Versions),
 		resource: schema.GroupResource{Group: of.Group, Resource: of.Path},
-		turns:    newTurns(),
+		turns:    keymutex.NewHashed(objectLocks),
 	}, nil
 }
+
+// objectLocks is the maximum number of Actions of a kind that a server executes at a time.
+const objectLocks = 64
 
 // actionREST serves an Action.
 type actionREST[O, B Object] struct {
@@ -66,7 +70,10 @@ type actionREST[O, B Object] struct {
 	of       Parent[O]
 	strategy strategy[B]
 	resource schema.GroupResource
-	turns    *turns
+	// turns lets only one of this server's Actions on an object run at a time. Competing Actions
+	// would be correct, as between servers, but each conflict repeats work. A hundred Actions at
+	// once would need thousands of attempts.
+	turns keymutex.KeyMutex
 }
 
 var (
@@ -95,13 +102,11 @@ func (r *actionREST[O, B]) Create(ctx context.Context, name string, obj runtime.
 	if err := admit(ctx, action.DeepCopyObject()); err != nil {
 		return nil, err
 	}
-	end, err := r.turns.take(ctx, action.GetNamespace()+"/"+name)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
+	object := action.GetNamespace() + "/" + name
+	r.turns.LockKey(object)
+	defer func() { _ = r.turns.UnlockKey(object) }()
 	execution := &execution[O, B]{rest: r, action: action}
-	_, _, err = r.of.StatusStore.Update(ctx, name, execution, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false,
+	_, _, err := r.of.StatusStore.Update(ctx, name, execution, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false,
 		&metav1.UpdateOptions{DryRun: options.DryRun})
 	if err != nil {
 		return nil, execution.failure(err)

@@ -79,29 +79,12 @@ func (c Connect[O, P]) Storage(of Parent[O]) (rest.Storage, error) {
 	if len(c.Methods) == 0 {
 		return nil, errors.New("set Methods: GET, which roles for viewers allow, or POST")
 	}
+	handler, found := of.Runtime.Handlers[of.Path]
 	var err error
-	if c.Handler, err = c.handler(of); err != nil {
+	if c.Handler, err = choose("Handler", c.Handler, c.Handler != nil, handler, found); err != nil {
 		return nil, err
 	}
 	return &connectREST[O, P]{declared: c, of: of}, nil
-}
-
-// handler returns the declared Handler, or the one of the runtime.
-func (c Connect[O, P]) handler(of Parent[O]) (HandlerFunc[O, P], error) {
-	handler, found := of.Runtime.Handlers[of.Path]
-	switch {
-	case c.Handler != nil && found:
-		return nil, errors.New("set Handler in the Connect or in the Runtime, not in both")
-	case c.Handler != nil:
-		return c.Handler, nil
-	case !found:
-		return nil, errors.New("set Handler in the Connect, or a handler for its path in Handlers of the group's Runtime")
-	}
-	typed, ok := handler.(HandlerFunc[O, P])
-	if !ok {
-		return nil, fmt.Errorf("the Runtime handles it with a %T instead of a %T", handler, typed)
-	}
-	return typed, nil
 }
 
 // connectREST serves a Connect.

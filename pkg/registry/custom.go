@@ -17,7 +17,6 @@ limitations under the License.
 package registry
 
 import (
-	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -56,14 +55,10 @@ func (c Custom) Describe() Description {
 
 // Storage implements Declaration.
 func (c Custom) Storage(in Installation) (map[string]rest.Storage, error) {
-	serve, found := in.Runtime.Serve[c.Resource]
-	switch {
-	case c.Serve != nil && found:
-		return nil, errors.New("set Serve in the Custom or in the Runtime, not in both")
-	case c.Serve != nil:
-		serve = c.Serve
-	case !found:
-		return nil, errors.New("set Serve in the Custom, or Serve for its resource in the Runtime of the group")
+	ofRuntime, found := in.Runtime.Serve[c.Resource]
+	serve, err := choose("Serve", c.Serve, c.Serve != nil, ofRuntime, found)
+	if err != nil {
+		return nil, err
 	}
 	paths, err := serve(in)
 	if err == nil && paths[c.Resource] == nil {

@@ -234,20 +234,11 @@ func (s statusErrorStorage) status(err error, operation string) error {
 	code := etcdCode(cause)
 	switch {
 	case errors.Is(err, ErrDamaged), strings.Contains(err.Error(), ErrDamaged.Error()):
-		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status:  metav1.StatusFailure,
-			Code:    http.StatusInternalServerError,
-			Reason:  metav1.StatusReasonStoreReadError,
-			Message: fmt.Sprintf("%s can't be read until an operator restores a snapshot, since the database of etcd is damaged: %v", s.resource, err),
-		}}
+		return newStatus(http.StatusInternalServerError, metav1.StatusReasonStoreReadError,
+			fmt.Sprintf("%s can't be read until an operator restores a snapshot, since the database of etcd is damaged: %v", s.resource, err))
 	case strings.Contains(err.Error(), notDecrypted):
-		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure,
-			Code:   http.StatusInternalServerError,
-			Reason: metav1.StatusReasonStoreReadError,
-			Message: fmt.Sprintf("%s can't be decrypted until an operator adds the key that was used to --encryption-provider-config, behind the first one: %v",
-				s.resource, err),
-		}}
+		return newStatus(http.StatusInternalServerError, metav1.StatusReasonStoreReadError,
+			fmt.Sprintf("%s can't be decrypted until an operator adds the key that was used to --encryption-provider-config, behind the first one: %v", s.resource, err))
 	// Upstream fault 22.
 	case errors.Is(cause, rpctypes.ErrNoSpace):
 		return apierrors.NewServiceUnavailable("the database of etcd has reached its quota, or its disk is full, and accepts no writes until an operator compacts and defragments it or raises the quota, and disarms the alarm, or makes room on the disk")
@@ -261,14 +252,13 @@ func (s statusErrorStorage) status(err error, operation string) error {
 		return apierrors.NewTimeoutError("etcd has not answered in time", retrySeconds)
 	// Upstream fault 82.
 	case errors.Is(cause, context.Canceled), code == codes.Canceled:
-		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status:  metav1.StatusFailure,
-			Code:    statusClientClosedRequest,
-			Reason:  "ClientClosedRequest",
-			Message: fmt.Sprintf("the client has closed its request for %s", s.resource),
-		}}
+		return newStatus(statusClientClosedRequest, "ClientClosedRequest", fmt.Sprintf("the client has closed its request for %s", s.resource))
 	}
 	return err
+}
+
+func newStatus(code int32, reason metav1.StatusReason, message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
 }
 
 // etcdError returns the error of etcd that an error wraps, or the error itself.
@@ -295,15 +285,13 @@ func etcdCode(err error) codes.Code {
 type checkedUpdate struct {
 	rest.UpdatedObjectInfo
 	kind schema.GroupKind
-	// conditional says that an update has to bring the resourceVersion it is based on.
-	conditional bool
 }
 
 // UpdatedObject returns the object that the request makes from the stored one.
 func (u checkedUpdate) UpdatedObject(ctx context.Context, stored runtime.Object) (runtime.Object, error) {
 	obj, err := u.apply(ctx, stored)
 	if err != nil {
-		return nil, patchError(ctx, u.kind, err)
+		return nil, patchError(ctx, err)
 	}
 	object, err := meta.Accessor(obj)
 	if err != nil {
@@ -316,19 +304,7 @@ func (u checkedUpdate) UpdatedObject(ctx context.Context, stored runtime.Object)
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), version, "must be a resourceVersion that this server has returned"),
 		})
 	}
-	// The store says the same, but names the resource instead of the kind.
-	if version == "" && u.conditional && exists(stored) {
-		return nil, apierrors.NewInvalid(u.kind, object.GetName(), field.ErrorList{
-			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"),
-		})
-	}
 	return obj, nil
-}
-
-// exists tells a stored object from the empty one that an update may create.
-func exists(stored runtime.Object) bool {
-	object, err := meta.Accessor(stored)
-	return err == nil && object.GetResourceVersion() != ""
 }
 
 // apply turns a panic while a patch is applied into an error. apimachinery compares the keys of a
@@ -351,32 +327,12 @@ func (u checkedUpdate) apply(ctx context.Context, stored runtime.Object) (_ runt
 // $patch directive, a key that occurs twice in a list, and a value of the wrong type. Refusals by
 // admission, which runs inside the same call, already have a status.
 // Upstream fault 12.
-func patchError(ctx context.Context, kind schema.GroupKind, err error) error {
-	if !isPatch(ctx) {
+func patchError(ctx context.Context, err error) error {
+	var known apierrors.APIStatus
+	if !isPatch(ctx) || errors.As(err, &known) {
 		return err
 	}
-	var known apierrors.APIStatus
-	if !errors.As(err, &known) {
-		return apierrors.NewBadRequest("the patch can't be applied: " + err.Error())
-	}
-	if detail := detailOfPatched(known.Status()); detail != "" {
-		return apierrors.NewInvalid(kind, "", field.ErrorList{field.Invalid(field.NewPath("patch"), field.OmitValueType{}, detail)})
-	}
-	return err
-}
-
-// detailOfPatched returns why the patched object can't be decoded, without the object, which the
-// library puts in front.
-func detailOfPatched(status metav1.Status) string {
-	if status.Details == nil || len(status.Details.Causes) != 1 || status.Details.Causes[0].Field != "patch" {
-		return ""
-	}
-	rest, _ := strings.CutPrefix(status.Details.Causes[0].Message, field.ErrorTypeInvalid.String()+": ")
-	quoted, err := strconv.QuotedPrefix(rest)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimPrefix(rest[len(quoted):], ": ")
+	return apierrors.NewBadRequest("the patch can't be applied: " + err.Error())
 }
 
 // invalid returns the status for an object with these errors.

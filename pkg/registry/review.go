@@ -72,8 +72,9 @@ func (r Review[O]) Describe() Description {
 
 // Storage implements Declaration.
 func (r Review[O]) Storage(in Installation) (map[string]rest.Storage, error) {
+	answer, found := in.Runtime.Answers[r.Resource]
 	var err error
-	if r.Answer, err = r.answer(in.Runtime); err != nil {
+	if r.Answer, err = choose("Answer", r.Answer, r.Answer != nil, answer, found); err != nil {
 		return nil, err
 	}
 	reviews := &Kind[O]{Namespaced: r.Namespaced}
@@ -83,24 +84,6 @@ func (r Review[O]) Storage(in Installation) (map[string]rest.Storage, error) {
 	return map[string]rest.Storage{
 		r.Resource: &reviewREST[O]{r, newStrategy(reviews, in.Scheme, in.Versions)},
 	}, nil
-}
-
-// answer returns the declared Answer, or the one of the runtime.
-func (r Review[O]) answer(runtime Runtime) (AnswerFunc[O], error) {
-	answer, found := runtime.Answers[r.Resource]
-	switch {
-	case r.Answer != nil && found:
-		return nil, errors.New("set Answer in the Review or in the Runtime, not in both")
-	case r.Answer != nil:
-		return r.Answer, nil
-	case !found:
-		return nil, errors.New("set Answer in the Review, or an answer for its resource in Answers of the group's Runtime")
-	}
-	typed, ok := answer.(AnswerFunc[O])
-	if !ok {
-		return nil, fmt.Errorf("the Runtime answers it with a %T instead of a %T", answer, typed)
-	}
-	return typed, nil
 }
 
 // reviewREST serves a Review.

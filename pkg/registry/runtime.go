@@ -18,6 +18,7 @@ package registry
 
 import (
 	"context"
+	"fmt"
 	"reflect" //nolint:depguard // It is in the signature of generated informer factories.
 
 	"k8s.io/apiserver/pkg/admission"
@@ -46,6 +47,23 @@ type Runtime struct {
 	Controllers []Controller
 	// Authorizer decides about the permissions of a request's user. The server sets it.
 	Authorizer authorizer.Authorizer
+}
+
+// choose returns what a declaration has in a field, or else what the Runtime has for its path.
+func choose[T any](field string, declared T, isDeclared bool, ofRuntime any, found bool) (T, error) {
+	switch {
+	case isDeclared && found:
+		return declared, fmt.Errorf("set %s in the declaration or in the Runtime, not in both", field)
+	case isDeclared:
+		return declared, nil
+	case !found:
+		return declared, fmt.Errorf("set %s in the declaration, or for its path in the Runtime of the group", field)
+	}
+	typed, ok := ofRuntime.(T)
+	if !ok {
+		return declared, fmt.Errorf("the Runtime has a %T for it instead of a %T", ofRuntime, declared)
+	}
+	return typed, nil
 }
 
 // Controller keeps objects in the state that they describe.

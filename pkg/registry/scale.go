@@ -115,7 +115,7 @@ func (r *scaleREST[O]) Update(ctx context.Context, name string, info rest.Update
 		}
 		return update(ctx, after, before)
 	}
-	obj, _, err := r.store.Update(ctx, name, scaleUpdate[O]{checkedUpdate{info, autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), false}, r}, rest.ValidateAllObjectFunc, validate, false, options)
+	obj, _, err := r.store.Update(ctx, name, scaleUpdate[O]{checkedUpdate{info, autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind()}, r}, rest.ValidateAllObjectFunc, validate, false, options)
 	if err != nil {
 		return nil, false, err
 	}

@@ -194,7 +194,7 @@ func (r *objectREST) Categories() []string { return r.categories }
 // Update replaces or patches an object. It creates one if a server-side apply finds none,
 // or any update if the kind allows that.
 func (r *objectREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.Store.Update(ctx, name, checkedUpdate{info, r.kind, true}, create, update, forceAllowCreate, options)
+	return r.Store.Update(ctx, name, checkedUpdate{info, r.kind}, create, update, forceAllowCreate, options)
 }
 
 // statusREST serves /status.
@@ -230,7 +230,7 @@ func (r *statusREST) Get(ctx context.Context, name string, options *metav1.GetOp
 
 // Update replaces or patches the status. It never creates an object.
 func (r *statusREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.store.Update(ctx, name, checkedUpdate{info, r.kind, true}, create, update, false, options)
+	return r.store.Update(ctx, name, checkedUpdate{info, r.kind}, create, update, false, options)
 }
 
 // ConvertToTable prints the object.

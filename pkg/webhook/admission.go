@@ -22,7 +22,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -177,13 +176,9 @@ func (a admission) synced() error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status:  metav1.StatusFailure,
-		Code:    http.StatusServiceUnavailable,
-		Reason:  metav1.StatusReasonServiceUnavailable,
-		Message: fmt.Sprintf("this webhook has not read all %s of the cluster yet: try again", strings.Join(missing, " and ")),
-		Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
-	}}
+	err := apierrors.NewServiceUnavailable(fmt.Sprintf("this webhook has not read all %s of the cluster yet: try again", strings.Join(missing, " and ")))
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return err
 }
 
 // operation is one of a JSON patch, RFC 6902.

@@ -50,8 +50,6 @@ type callers struct {
 	pathFile      string
 	authenticator authenticator.Request
 	names         []string
-	// ways are the credentials that the authenticator accepts, for an error.
-	ways string
 }
 
 // callers makes the server ask for client certificates, and returns the callers that it
@@ -68,7 +66,6 @@ func (o *options) callers(serving *genericapiserver.SecureServingInfo, config *r
 	accepted := authenticatorfactory.DelegatingAuthenticatorConfig{
 		CacheTTL: tokenTTL, TokenAccessReviewTimeout: tokenTimeout, WebhookRetryBackoff: genericoptions.DefaultAuthWebhookRetryBackoff(),
 	}
-	var ways []string
 	if o.clientCAFile != "" {
 		authority, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", o.clientCAFile)
 		if err != nil {
@@ -76,7 +73,6 @@ func (o *options) callers(serving *genericapiserver.SecureServingInfo, config *r
 		}
 		serving.ClientCA = authority
 		accepted.ClientCertificateCAContentProvider = authority
-		ways = append(ways, "a client certificate of the certificate authority in --client-ca-file")
 	}
 	if o.clientTokens {
 		client, err := authentication.NewForConfig(config)
@@ -84,10 +80,9 @@ func (o *options) callers(serving *genericapiserver.SecureServingInfo, config *r
 			return callers{}, err
 		}
 		accepted.TokenAccessReviewClient = client
-		ways = append(ways, "a bearer token")
 	}
 	authenticator, _, err := accepted.New()
-	return callers{o.pathFile, authenticator, o.clientNames, strings.Join(ways, " or ")}, err
+	return callers{o.pathFile, authenticator, o.clientNames}, err
 }
 
 // secretPath is a path that can't be guessed, and that kube-apiserver accepts.
@@ -138,7 +133,7 @@ func (c callers) authenticated(next http.Handler) http.Handler {
 		case err != nil:
 			refuse(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, fmt.Sprintf("the caller's credentials are not accepted: %v", err))
 		case !ok:
-			refuse(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "send "+c.ways)
+			refuse(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "send a client certificate of the certificate authority in --client-ca-file, or a bearer token if --client-tokens is set")
 		case len(c.names) > 0 && !slices.Contains(c.names, caller.User.GetName()):
 			refuse(w, http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf("%q is not among --client-allowed-names", caller.User.GetName()))
 		default:

@@ -53,26 +53,16 @@ func TestRefusedRequests(t *testing.T) {
 		message                         string
 	}{
 		"GET":                        {http.MethodGet, "/admit", "", "", 405, "send a POST"},
-		"PUT":                        {http.MethodPut, "/convert", "application/json", conversionKind + `}`, 405, "send a POST"},
-		"OPTIONS":                    {http.MethodOptions, "/validate", "", "", 405, "send a POST"},
 		"no content type":            {http.MethodPost, "/admit", "", admissionKind + `}`, 415, "send application/json"},
-		"YAML":                       {http.MethodPost, "/validate", "application/yaml", "kind: AdmissionReview", 415, "send application/json"},
-		"protobuf":                   {http.MethodPost, "/convert", "application/vnd.kubernetes.protobuf", "k8s\x00", 415, "send application/json"},
 		"a malformed content type":   {http.MethodPost, "/convert", "application/json;=", conversionKind + `}`, 415, "send application/json"},
-		"no body":                    {http.MethodPost, "/admit", "application/json", "", 400, "the body is no AdmissionReview.admission.k8s.io: unexpected end of JSON input"},
 		"no JSON":                    {http.MethodPost, "/convert", "application/json", "<html>", 400, "the body is no ConversionReview.apiextensions.k8s.io: invalid character '<' looking for beginning of value"},
-		"an array":                   {http.MethodPost, "/convert", "application/json", "[]", 400, "the body is no ConversionReview.apiextensions.k8s.io: json: cannot unmarshal array into Go value of type v1.ConversionReview"},
 		"null":                       {http.MethodPost, "/convert", "application/json", "null", 400, `the body is no ConversionReview.apiextensions.k8s.io in v1 or v1beta1, but "/, Kind="`},
-		"more than one":              {http.MethodPost, "/convert", "application/json", conversionKind + `}{}`, 400, "the body is no ConversionReview.apiextensions.k8s.io: invalid character '{' after top-level value"},
 		"a review of the other kind": {http.MethodPost, "/admit", "application/json", conversionKind + `}`, 400, `the body is no AdmissionReview.admission.k8s.io in v1 or v1beta1, but "apiextensions.k8s.io/v1, Kind=ConversionReview"`},
 		"a review of the future":     {http.MethodPost, "/convert", "application/json", strings.Replace(conversionKind, "v1", "v2", 1) + `}`, 400, `the body is no ConversionReview.apiextensions.k8s.io in v1 or v1beta1, but "apiextensions.k8s.io/v2, Kind=ConversionReview"`},
 		"a review with no request":   {http.MethodPost, "/validate", "application/json; charset=utf-8", admissionKind + `}`, 400, "the review has no request"},
-		"a conversion of nothing":    {http.MethodPost, "/convert", "application/json", conversionKind + `,"request":null}`, 400, "the review has no request"},
 		"too much":                   {http.MethodPost, "/admit", "application/json", admissionKind + strings.Repeat(" ", maxBody), 413, "a review may have 3145728 bytes"},
 		"another path":               {http.MethodPost, "/", "application/json", admissionKind + `}`, 404, ""},
-		"a path with a slash behind": {http.MethodPost, "/admit/", "application/json", admissionKind + `}`, 404, ""},
 		"a path that is not clean":   {http.MethodPost, "//admit", "application/json", admissionKind + `}`, 404, ""},
-		"a path with dots":           {http.MethodPost, "/x/../admit", "application/json", admissionKind + `}`, 404, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req, err := http.NewRequest(test.method, url+test.path, strings.NewReader(test.body))

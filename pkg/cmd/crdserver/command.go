@@ -20,7 +20,6 @@ package crdserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -41,32 +40,19 @@ func NewCommand(ctx context.Context, name string) *cobra.Command {
 	options := &crdserver.Options{}
 	cmd := server.NewCommandWithBase(ctx, name, options.Base())
 	cmd.Short = "Serves custom resources to a Kubernetes cluster from an etcd of its own"
-	for _, other := range []*cobra.Command{newRegisterCommand(), newUnregisterCommand()} {
+	for _, other := range []*cobra.Command{newRegisterCommand(), unregister.NewCommand(crdserver.Unregister)} {
 		cmd.AddCommand(tool.WithEnvironment(name, tool.AsTool(other)))
 		cmd.Long += fmt.Sprintf("\n  %-12s %s", other.Name(), other.Short)
 	}
 	return cmd
 }
 
-// registration has the flags that the tools have in common.
-type registration struct {
-	groups     []string
-	kubeconfig string
-	timeout    time.Duration
-}
-
-func (r *registration) addFlags(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringSliceVar(&r.groups, "groups", nil, "API groups, such as argoproj.io.")
-	flags.StringVar(&r.kubeconfig, "kubeconfig", "", "Kubeconfig with permissions to read and update CustomResourceDefinitions, and to change APIServices, ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings. By default that of kubectl.")
-	flags.DurationVar(&r.timeout, "timeout", time.Minute, "How long to wait for kube-apiserver.")
-}
-
 func newRegisterCommand() *cobra.Command {
 	var (
-		r               registration
-		service, caFile string
-		port            int32
+		groups                      []string
+		kubeconfig, service, caFile string
+		timeout                     time.Duration
+		port                        int32
 	)
 	cmd := &cobra.Command{
 		Use:   "register",
@@ -75,10 +61,7 @@ func newRegisterCommand() *cobra.Command {
 			"Objects that are in the cluster's etcd stay there, and are not seen until the groups are unregistered: register groups without objects, or move the objects.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if len(r.groups) == 0 {
-				return errors.New("--groups is not set")
-			}
-			config, err := cluster.UserKubeconfig(r.kubeconfig)
+			config, err := cluster.UserKubeconfig(kubeconfig)
 			if err != nil {
 				return err
 			}
@@ -92,51 +75,19 @@ func newRegisterCommand() *cobra.Command {
 					return fmt.Errorf("--ca-file: %w", err)
 				}
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), r.timeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			warn := func(warning string) { fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %s\n", warning) }
-			return crdserver.Register(ctx, config, target, warn, r.groups...)
+			return crdserver.Register(ctx, config, target, warn, groups...)
 		},
 	}
-	r.addFlags(cmd)
-	cmd.Flags().StringVar(&service, "service", "", "Service of the server, as namespace/name.")
-	cmd.Flags().Int32Var(&port, "port", 443, "Port of the Service.")
-	cmd.Flags().StringVar(&caFile, "ca-file", "", "File with the certificate authority of the server's certificate. By default those that kube-apiserver's host trusts.")
-	return cmd
-}
-
-func newUnregisterCommand() *cobra.Command {
-	var (
-		r       registration
-		service unregister.Service
-	)
-	cmd := &cobra.Command{
-		Use:   "unregister",
-		Short: "Makes kube-apiserver serve groups by itself again",
-		Long: "Makes kube-apiserver serve groups by itself again, from the cluster's etcd: those of --groups, or with --service whatever leads to a Service. " +
-			"Objects that are in the server's etcd stay there, and are not seen until the groups are registered.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if len(r.groups) == 0 && service.Name == "" {
-				return errors.New("--groups or --service must be set")
-			}
-			config, err := cluster.UserKubeconfig(r.kubeconfig)
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), r.timeout)
-			defer cancel()
-			if service.Name == "" {
-				return crdserver.Unregister(ctx, config, r.groups...)
-			}
-			names, err := cluster.Unregister(ctx, config, service.NamespacedName)
-			for _, name := range names {
-				fmt.Fprintf(cmd.OutOrStdout(), "APIService %s\n", name)
-			}
-			return err
-		},
-	}
-	r.addFlags(cmd)
-	cmd.Flags().Var(&service, "service", "Service of the server, instead of --groups.")
+	flags := cmd.Flags()
+	flags.StringSliceVar(&groups, "groups", nil, "API groups, such as argoproj.io.")
+	flags.StringVar(&kubeconfig, "kubeconfig", "", "Kubeconfig with permissions to read and update CustomResourceDefinitions, and to change APIServices, ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings. By default that of kubectl.")
+	flags.DurationVar(&timeout, "timeout", time.Minute, "How long to wait for kube-apiserver.")
+	flags.StringVar(&service, "service", "", "Service of the server, as namespace/name.")
+	flags.Int32Var(&port, "port", 443, "Port of the Service.")
+	flags.StringVar(&caFile, "ca-file", "", "File with the certificate authority of the server's certificate. By default those that kube-apiserver's host trusts.")
+	_ = cmd.MarkFlagRequired("groups")
 	return cmd
 }

@@ -26,10 +26,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	cliflag "k8s.io/component-base/cli/flag"
-	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/term"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
@@ -87,8 +85,7 @@ func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *co
 			})
 		},
 	}
-	sections := cliflag.NamedFlagSets{}
-	own := sections.FlagSet("doctor")
+	own := pflag.NewFlagSet("doctor", pflag.ContinueOnError)
 	own.StringVar(&config.Namespace, "namespace", "", ""+
 		"Namespace of the server. It may be left out when the server's APIServices are registered.")
 	own.StringVar(&config.ServiceAccount, "service-account", name, ""+
@@ -102,17 +99,8 @@ func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *co
 	own.BoolVar(&all, "all", false, ""+
 		"Whether to examine all APIServices of the cluster that lead to a server, as --apiservice does one.")
 	report.addFlags(own)
-	// It writes no log, but takes a server's flags as they are.
-	server := tool.ServerFlags(options, logsapi.NewLoggingConfiguration())
-	for _, name := range server.Order {
-		sections.FlagSet(name).AddFlagSet(server.FlagSet(name))
-	}
-	for _, name := range sections.Order {
-		cmd.Flags().AddFlagSet(sections.FlagSet(name))
-	}
 	tool.AsTool(cmd)
-	width, _, _ := term.TerminalSize(cmd.OutOrStdout())
-	cliflag.SetUsageAndHelpFunc(cmd, sections, width)
+	tool.AddToolFlags(cmd, own, options)
 	return cmd
 }
 

@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -103,7 +102,7 @@ func newCreateGroup() *cobra.Command {
 		Long: `Adds another API group to the server, which has no kinds yet: its first kind adds it to the server
 and to the manifests. From then on, the other commands are told by --group which group is meant.`,
 		Example: "  kit create group pastry.example.com",
-		Args:    exactly("group"),
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			result, err := kit.CreateGroup(cmd.Context(), dir, args[0], name)
 			return finish(cmd, result, err)
@@ -127,7 +126,7 @@ users. The kind has one field to begin with, spec.description. Then it generates
 --generate=false.`,
 		Example: `  kit create kind Oven --versions v1
   kit create kind Bread --namespaced --versions v1alpha1,v1 --scale --short br`,
-		Args: exactly("kind"),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.Name, options.Namespaced, options.NoClients, options.NoProtobuf = kit.Name(args[0]), namespaced, !clients, !protobuf
 			result, err := kit.CreateKind(cmd.Context(), target, options)
@@ -159,7 +158,7 @@ func newCreateVersion() *cobra.Command {
 		Long: `Adds a version of a kind, with the types of the newest version that the kind has. Change
 them afterwards; "kit generate" says which conversions have to be written.`,
 		Example: "  kit create version v1 --kind Bread",
-		Args:    exactly("version"),
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			result, err := kit.CreateVersion(cmd.Context(), target, args[0], kit.Name(kind))
 			return generateAndFinish(cmd, result, generate, err)
@@ -266,16 +265,6 @@ func addTarget(cmd *cobra.Command, target *kit.Target) {
 
 func addGenerate(cmd *cobra.Command, generate *bool) {
 	cmd.Flags().BoolVar(generate, "generate", true, "Generate code and tidy go.mod afterwards.")
-}
-
-// exactly requires one argument.
-func exactly(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return fmt.Errorf("name one %s, as in:\n%s", what, strings.TrimRight(cmd.Example, "\n"))
-		}
-		return nil
-	}
 }
 
 func generateAndFinish(cmd *cobra.Command, result *kit.Result, generate bool, err error) error {

@@ -17,7 +17,6 @@ limitations under the License.
 package kit
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -50,12 +49,7 @@ The definition is kept in pkg/registry/<group>/<kind>.yaml, and decides what obj
 filled in and what is refused. Remaining differences are printed on the standard error, before anything is
 written.`,
 		Example: "  kit init --group example.com --module example.com/server\n  kit import crd config/crd/*.yaml",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return errors.New("name at least one file with a CustomResourceDefinition")
-			}
-			return nil
-		},
+		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.Files, options.NoClients = args, !clients
 			options.Report = func(finding string) { fmt.Fprintln(cmd.ErrOrStderr(), "differs from the definition: "+finding) }

@@ -81,7 +81,7 @@ func newCreatePart(part part) *cobra.Command {
 		Short:   part.short,
 		Long:    part.long + "\n\nIt works when it has been written. Then code is generated, unless --generate=false.",
 		Example: part.example,
-		Args:    exactly(part.name),
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.Name = kit.Name(args[0])
 			result, err := kit.CreatePart(cmd.Context(), target, options)

@@ -34,12 +34,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	cliflag "k8s.io/component-base/cli/flag"
-	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/term"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
@@ -68,11 +66,11 @@ func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *co
 			"Reads all objects, and prints one line per finding. The exit code is 1 if there is a failure, which keeps the objects from moving.", plan),
 		newCommand(name, base, groups, "run", "Moves the objects, or continues to",
 			"Copies the objects while they are used, keeps clients waiting with writes for some seconds, compares all objects, and makes kube-apiserver send requests to the server. "+
-				"It can be run again after it was interrupted. The CustomResourceDefinitions keep their objects, but are no longer served.", run),
+				"It can be run again after it was interrupted. The CustomResourceDefinitions keep their objects, but are no longer served.", thenStatus((*migrate.Migration).Run)),
 		newCommand(name, base, groups, "back", "Moves the objects back into the CustomResourceDefinitions, or continues to",
 			"Copies the objects back into kube-apiserver's etcd while they are used, keeps clients waiting with writes for some seconds, compares all objects, and makes kube-apiserver answer requests itself. "+
-				"It can be run again after it was interrupted. The server keeps its objects, which no client sees, until \"migrate finish\".", back),
-		newCommand(name, base, groups, "status", "Says how far a migration is", "", status),
+				"It can be run again after it was interrupted. The server keeps its objects, which no client sees, until \"migrate finish\".", thenStatus((*migrate.Migration).Back)),
+		newCommand(name, base, groups, "status", "Says how far a migration is", "", printStatus),
 		newCommand(name, base, groups, "abort", "Undoes a migration before clients use what the objects move to",
 			"Removes the objects from the server again, or leaves them there on the way back, and lets clients write. That is possible until the phase Switching.", abort),
 		newCommand(name, base, groups, "finish", "Deletes the copies from which the objects have moved",
@@ -121,8 +119,7 @@ func newCommand(name string, base *apiserver.Base, groups []registry.Group, use,
 			return do(cmd, o, m)
 		},
 	}
-	sections := cliflag.NamedFlagSets{}
-	own := sections.FlagSet("migrate")
+	own := pflag.NewFlagSet("migrate", pflag.ContinueOnError)
 	own.StringVar(&o.group, "group", "", ""+
 		"API group whose objects move. It may be left out for a server with one group.")
 	own.StringVar(&o.service.Namespace, "service-namespace", "", ""+
@@ -154,16 +151,7 @@ func newCommand(name string, base *apiserver.Base, groups []registry.Group, use,
 		own.BoolVar(&o.raise, "raise-revision", false, ""+
 			"Write empty revisions to the etcd that the objects move to, until it is no longer behind the other one. Restoring a snapshot of it with --bump-revision does so without these writes.")
 	}
-	// It writes no log, but takes a server's flags as they are.
-	server := tool.ServerFlags(o.server, logsapi.NewLoggingConfiguration())
-	for _, name := range server.Order {
-		sections.FlagSet(name).AddFlagSet(server.FlagSet(name))
-	}
-	for _, name := range sections.Order {
-		cmd.Flags().AddFlagSet(sections.FlagSet(name))
-	}
-	width, _, _ := term.TerminalSize(cmd.OutOrStdout())
-	cliflag.SetUsageAndHelpFunc(cmd, sections, width)
+	tool.AddToolFlags(cmd, own, o.server)
 	return cmd
 }
 
@@ -347,22 +335,14 @@ func (o *options) printFindings(out io.Writer, findings []migrate.Finding, what 
 	return errors.Join(err, migrate.Failures(findings, what))
 }
 
-func run(cmd *cobra.Command, o *options, m *migrate.Migration) error {
-	if err := m.Run(cmd.Context()); err != nil {
-		return err
+// thenStatus returns what a command does that moves objects: it prints the status at the end.
+func thenStatus(move func(*migrate.Migration, context.Context) error) func(*cobra.Command, *options, *migrate.Migration) error {
+	return func(cmd *cobra.Command, o *options, m *migrate.Migration) error {
+		if err := move(m, cmd.Context()); err != nil {
+			return err
+		}
+		return printStatus(cmd, o, m)
 	}
-	return printState(cmd.Context(), cmd.OutOrStdout(), o.format, m)
-}
-
-func back(cmd *cobra.Command, o *options, m *migrate.Migration) error {
-	if err := m.Back(cmd.Context()); err != nil {
-		return err
-	}
-	return printState(cmd.Context(), cmd.OutOrStdout(), o.format, m)
-}
-
-func status(cmd *cobra.Command, o *options, m *migrate.Migration) error {
-	return printState(cmd.Context(), cmd.OutOrStdout(), o.format, m)
 }
 
 func abort(cmd *cobra.Command, _ *options, m *migrate.Migration) error {
@@ -380,12 +360,13 @@ func finish(cmd *cobra.Command, o *options, m *migrate.Migration) error {
 	return o.printFindings(cmd.OutOrStdout(), findings, "the copies from being deleted")
 }
 
-func printState(ctx context.Context, out io.Writer, format string, m *migrate.Migration) error {
-	state, err := m.Status(ctx)
+func printStatus(cmd *cobra.Command, o *options, m *migrate.Migration) error {
+	state, err := m.Status(cmd.Context())
 	if err != nil {
 		return err
 	}
-	if format == tool.FormatJSON {
+	out := cmd.OutOrStdout()
+	if o.format == tool.FormatJSON {
 		return tool.PrintJSON(out, state)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

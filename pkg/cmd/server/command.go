@@ -27,11 +27,9 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/term"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
@@ -81,7 +79,7 @@ func NewCommandWithBase(ctx context.Context, name string, base *apiserver.Base, 
 	)
 	if base == nil {
 		// A base has groups of its own kind, and its own way to give them back.
-		cmd.AddCommand(tool.AsTool(unregister.NewCommand()))
+		cmd.AddCommand(tool.AsTool(unregister.NewCommand(nil)))
 	}
 	cmd.Long += fmt.Sprintf("\n\nEvery flag can be set by an environment variable instead, for this command and for those below it: --data-dir by %s.", tool.Variable(name, "data-dir"))
 	cmd.Long += "\n\nOther commands, with a --help of their own:"
@@ -92,11 +90,7 @@ func NewCommandWithBase(ctx context.Context, name string, base *apiserver.Base, 
 	flags := tool.ServerFlags(options, logging)
 	flags.FlagSet("global").Bool("version", false, "Print the version and exit.")
 	globalflag.AddGlobalFlags(flags.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())
-	for _, section := range flags.FlagSets {
-		cmd.Flags().AddFlagSet(section)
-	}
-	width, _, _ := term.TerminalSize(cmd.OutOrStdout())
-	cliflag.SetUsageAndHelpFunc(cmd, flags, width)
+	tool.AddFlags(cmd, flags)
 	return tool.WithEnvironment(name, cmd)
 }
 

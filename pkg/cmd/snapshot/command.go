@@ -75,17 +75,15 @@ func newSaveCommand(dir string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			progress := newProgress(cmd.ErrOrStderr(), "Saving")
+			saving := progress(cmd.ErrOrStderr(), "Saving")
 			if args[0] == standardStream {
-				defer progress.end()
-				return save(cmd.Context(), cmd.OutOrStdout(), progress.tell)
+				return save(cmd.Context(), cmd.OutOrStdout(), saving)
 			}
 			file, err := destination(args[0], keep, time.Now())
 			if err != nil {
 				return err
 			}
-			snapshot, err := etcd.WriteFile(file, func(part io.Writer) error { return save(cmd.Context(), part, progress.tell) })
-			progress.end()
+			snapshot, err := etcd.WriteFile(file, func(part io.Writer) error { return save(cmd.Context(), part, saving) })
 			if err != nil {
 				return err
 			}
@@ -131,9 +129,7 @@ func newStatusCommand() *cobra.Command {
 			if err := tool.CheckFormat(format); err != nil {
 				return err
 			}
-			progress := newProgress(cmd.ErrOrStderr(), "Verifying")
-			snapshot, err := etcd.ReadFile(args[0], progress.tell, nil)
-			progress.end()
+			snapshot, err := etcd.ReadFile(args[0], progress(cmd.ErrOrStderr(), "Verifying"), nil)
 			if err != nil {
 				return err
 			}
@@ -172,9 +168,7 @@ func newVerifyCommand(name string, base *apiserver.Base, groups []registry.Group
 			if err != nil {
 				return err
 			}
-			progress := newProgress(cmd.ErrOrStderr(), "Verifying")
-			snapshot, objects, err := readObjects(file, progress.tell, verify)
-			progress.end()
+			snapshot, objects, err := readObjects(file, progress(cmd.ErrOrStderr(), "Verifying"), verify)
 			if err == nil {
 				err = try(cmd.Context(), file, dir, snapshot)
 			}
@@ -226,9 +220,7 @@ func newRestoreCommand(name, dir string) *cobra.Command {
 				return err
 			}
 			defer in.Close()
-			progress := newProgress(cmd.ErrOrStderr(), "Restoring")
-			snapshot, restored, err := once.restore(config, in, total, progress.tell)
-			progress.end()
+			snapshot, restored, err := once.restore(config, in, total, progress(cmd.ErrOrStderr(), "Restoring"))
 			if err != nil {
 				return err
 			}
@@ -331,40 +323,19 @@ func printSnapshot(out io.Writer, format string, snapshot etcd.Snapshot) error {
 // progressInterval is how long the work may go on without a line about it.
 const progressInterval = 5 * time.Second
 
-// progress says now and then how far something is.
-type progress struct {
-	out         io.Writer
-	doing       string
-	done, total int64
-	told        time.Time
-	// printed is the value of done that was printed last.
-	printed int64
-}
-
-func newProgress(out io.Writer, doing string) *progress { return &progress{out: out, doing: doing} }
-
-// tell is an etcd.Progress.
-func (p *progress) tell(done, total int64) {
-	p.done, p.total = done, total
-	if time.Since(p.told) >= progressInterval {
-		p.told = time.Now()
-		p.print()
-	}
-}
-
-func (p *progress) print() {
-	p.printed = p.done
-	of := ""
-	if p.total > 0 {
-		of = fmt.Sprintf(" of %s (%d %%)", mebibytes(p.total), 100*p.done/p.total)
-	}
-	fmt.Fprintf(p.out, "%s: %s%s\n", p.doing, mebibytes(p.done), of)
-}
-
-// end prints the last progress.
-func (p *progress) end() {
-	if p.printed != p.done {
-		p.print()
+// progress prints now and then how far something is.
+func progress(out io.Writer, doing string) etcd.Progress {
+	var last time.Time
+	return func(done, total int64) {
+		if time.Since(last) < progressInterval {
+			return
+		}
+		last = time.Now()
+		of := ""
+		if total > 0 {
+			of = fmt.Sprintf(" of %s (%d %%)", mebibytes(total), 100*done/total)
+		}
+		fmt.Fprintf(out, "%s: %s%s\n", doing, mebibytes(done), of)
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
@@ -53,10 +54,12 @@ func (s *Service) Set(value string) error {
 // Type names the value in --help.
 func (*Service) Type() string { return "namespace/name" }
 
-// NewCommand returns the command.
-func NewCommand() *cobra.Command {
+// NewCommand returns the command. A server of groups that CustomResourceDefinitions define gives them
+// back by their names, too.
+func NewCommand(byNames func(ctx context.Context, config *rest.Config, groups ...string) error) *cobra.Command {
 	var (
 		service    Service
+		groups     []string
 		kubeconfig string
 		timeout    time.Duration
 	)
@@ -67,15 +70,15 @@ func NewCommand() *cobra.Command {
 			"and no longer serves the others. An APIService without a server would keep every namespace of the cluster from being deleted.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if service.Name == "" {
-				return errors.New("--service is not set")
-			}
 			config, err := cluster.UserKubeconfig(kubeconfig)
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
+			if service.Name == "" {
+				return byNames(ctx, config, groups...)
+			}
 			names, err := cluster.Unregister(ctx, config, service.NamespacedName)
 			for _, name := range names {
 				fmt.Fprintf(cmd.OutOrStdout(), "APIService %s\n", name)
@@ -86,5 +89,16 @@ func NewCommand() *cobra.Command {
 	cmd.Flags().Var(&service, "service", "Service of the server.")
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "Kubeconfig with permissions to change APIServices and to delete ValidatingAdmissionPolicies. By default that of kubectl, or of the pod.")
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "How long to wait for kube-apiserver.")
+	if byNames == nil {
+		_ = cmd.MarkFlagRequired("service")
+		return cmd
+	}
+	cmd.Short = "Makes kube-apiserver serve groups by itself again"
+	cmd.Long = "Makes kube-apiserver serve groups by itself again, from the cluster's etcd: those of --groups, or with --service whatever leads to a Service. " +
+		"Objects that are in the server's etcd stay there, and are not seen until the groups are registered."
+	cmd.Flags().Lookup("service").Usage = "Service of the server, instead of --groups."
+	cmd.Flags().Lookup("kubeconfig").Usage = "Kubeconfig with permissions to read and update CustomResourceDefinitions, and to change APIServices, ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings. By default that of kubectl."
+	cmd.Flags().StringSliceVar(&groups, "groups", nil, "API groups, such as argoproj.io.")
+	cmd.MarkFlagsOneRequired("service", "groups")
 	return cmd
 }

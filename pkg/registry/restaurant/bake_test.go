@@ -17,17 +17,12 @@ limitations under the License.
 package restaurant
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
@@ -80,10 +75,8 @@ func deletePizza(t *testing.T, storage map[string]rest.Storage, name string) {
 func TestBake(t *testing.T) {
 	storage := newStorage(t)
 	const conflict = `Operation cannot be fulfilled on pizzas/bake.restaurant.programming-kubernetes.info "%s": `
-	named := func(name string) func(*restaurant.Bake) { return func(b *restaurant.Bake) { b.Name = name } }
 	for name, test := range map[string]struct {
 		baked, wanted, count int32
-		change               func(*restaurant.Bake)
 		options              metav1.CreateOptions
 		deleted              bool
 
@@ -91,27 +84,20 @@ func TestBake(t *testing.T) {
 		wantReason      metav1.StatusReason
 		wantError       string
 	}{
-		"one":                 {wanted: 3, count: 1, want: 1, wantBaked: 1},
-		"all":                 {baked: 1, wanted: 3, count: 2, want: 2, wantBaked: 3},
-		"more than missing":   {baked: 1, wanted: 3, count: 7, want: 2, wantBaked: 3},
-		"a status sent along": {wanted: 3, count: 1, change: func(b *restaurant.Bake) { b.Status.Baked = 9 }, want: 1, wantBaked: 1},
-		"by name":             {wanted: 3, count: 1, change: named("by-name"), want: 1, wantBaked: 1},
-		"dry run":             {wanted: 3, count: 2, options: metav1.CreateOptions{DryRun: []string{"All"}}, want: 2, wantBaked: 0},
-		"none is missing":     {baked: 3, wanted: 3, count: 1, wantBaked: 3, wantReason: metav1.StatusReasonConflict, wantError: conflict + "3 of 3 pizzas are baked already"},
-		"too many":            {baked: 3, wanted: 1, count: 1, wantBaked: 3, wantReason: metav1.StatusReasonConflict, wantError: conflict + "3 of 1 pizzas are baked already"},
-		"none is wanted":      {count: 1, wantReason: metav1.StatusReasonConflict, wantError: conflict + "0 of 0 pizzas are baked already"},
-		"being deleted":       {wanted: 3, count: 1, deleted: true, wantReason: metav1.StatusReasonConflict, wantError: conflict + "it is being deleted"},
-		"no pizza":            {wanted: 3, count: 0, wantReason: metav1.StatusReasonInvalid, wantError: `Bake.restaurant.programming-kubernetes.info "%s" is invalid: spec.count: Invalid value: 0: must be greater than or equal to 1`},
+		"one":               {wanted: 3, count: 1, want: 1, wantBaked: 1},
+		"all":               {baked: 1, wanted: 3, count: 2, want: 2, wantBaked: 3},
+		"more than missing": {baked: 1, wanted: 3, count: 7, want: 2, wantBaked: 3},
+		"dry run":           {wanted: 3, count: 2, options: metav1.CreateOptions{DryRun: []string{"All"}}, want: 2, wantBaked: 0},
+		"none is missing":   {baked: 3, wanted: 3, count: 1, wantBaked: 3, wantReason: metav1.StatusReasonConflict, wantError: conflict + "3 of 3 pizzas are baked already"},
+		"too many":          {baked: 3, wanted: 1, count: 1, wantBaked: 3, wantReason: metav1.StatusReasonConflict, wantError: conflict + "3 of 1 pizzas are baked already"},
+		"none is wanted":    {count: 1, wantReason: metav1.StatusReasonConflict, wantError: conflict + "0 of 0 pizzas are baked already"},
+		"being deleted":     {wanted: 3, count: 1, deleted: true, wantReason: metav1.StatusReasonConflict, wantError: conflict + "it is being deleted"},
+		"no pizza":          {wanted: 3, count: 0, wantReason: metav1.StatusReasonInvalid, wantError: `Bake.restaurant.programming-kubernetes.info "%s" is invalid: spec.count: Invalid value: 0: must be greater than or equal to 1`},
 		"more than there can be": {wanted: 3, count: 1001, wantReason: metav1.StatusReasonInvalid,
 			wantError: `Bake.restaurant.programming-kubernetes.info "%s" is invalid: spec.count: Invalid value: 1001: must be less than or equal to 1000`},
-		"a label that is none": {wanted: 3, count: 1, change: func(b *restaurant.Bake) { b.Labels = map[string]string{"a": "?"} }, wantReason: metav1.StatusReasonInvalid,
-			wantError: `Bake.restaurant.programming-kubernetes.info "%s" is invalid: metadata.labels: Invalid value: "?": ` +
-				`a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character ` +
-				`(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`},
-		"another name": {wanted: 3, count: 1, change: named("other"), wantReason: metav1.StatusReasonBadRequest, wantError: `metadata.name is "other", but the path names "%s"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			name := map[bool]string{true: "by-name", false: fmt.Sprintf("pizza-%x", name)}[name == "by name"]
+			name := fmt.Sprintf("pizza-%x", name)
 			var finalizers []string
 			if test.deleted {
 				finalizers = []string{"example.com/test"}
@@ -122,9 +108,6 @@ func TestBake(t *testing.T) {
 				before = readPizza(t, storage, name)
 			}
 			sent := order(test.count)
-			if test.change != nil {
-				test.change(sent)
-			}
 			got, err := bakeSome(t, storage, name, sent, test.options)
 
 			if reason := apierrors.ReasonForError(err); reason != test.wantReason {
@@ -151,77 +134,5 @@ func TestBake(t *testing.T) {
 				t.Errorf("the pizza has been written: %t", changed)
 			}
 		})
-	}
-}
-
-// TestConcurrentBakes orders more pizzas than are wanted, while others write the
-// pizza's status.
-func TestConcurrentBakes(t *testing.T) {
-	storage := newStorage(t)
-	const orders, wanted = 200, 150
-	newPizza(t, storage, "margherita", 0, wanted)
-
-	var baked, refused int32
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	for range orders {
-		all.Go(func() {
-			answer, err := bakeSome(t, storage, "margherita", order(1), metav1.CreateOptions{})
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err == nil:
-				baked += answer.Status.Baked
-			case apierrors.IsConflict(err):
-				refused++
-			default:
-				t.Error(err)
-			}
-		})
-	}
-	for i := range 20 {
-		all.Go(func() {
-			_, _, err := storage["pizzas/status"].(rest.Updater).Update(requestContext(t, "pizzas", "status"), "margherita",
-				rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
-					pizza := old.DeepCopyObject().(*restaurant.Pizza)
-					pizza.Status.Selector = fmt.Sprintf("write=%d", i)
-					return pizza, nil
-				}), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	if baked != wanted || refused != orders-wanted {
-		t.Errorf("%d were baked and %d refused, want %d and %d", baked, refused, wanted, orders-wanted)
-	}
-	pizza := readPizza(t, storage, "margherita")
-	if pizza.Status.Replicas != wanted || pizza.Generation != 1 || pizza.Status.Selector == "" {
-		t.Errorf("got %d replicas in generation %d with selector %q, want %d in generation 1 with one", pizza.Status.Replicas, pizza.Generation, pizza.Status.Selector, wanted)
-	}
-}
-
-// TestBakeIsAdmitted refuses an order where a webhook or a policy would.
-func TestBakeIsAdmitted(t *testing.T) {
-	storage := newStorage(t)
-	before := newPizza(t, storage, "margherita", 0, 3)
-	refusal := apierrors.NewForbidden(restaurant.Resource("pizzas"), "margherita", errors.New("the oven is cold"))
-	var admitted runtime.Object
-	_, err := storage["pizzas/bake"].(rest.NamedCreater).Create(requestContext(t, "pizzas", "bake"), "margherita", order(2),
-		func(_ context.Context, obj runtime.Object) error {
-			admitted = obj
-			return refusal
-		}, &metav1.CreateOptions{})
-	if !errors.Is(err, refusal) || refusal.Status().Code != http.StatusForbidden {
-		t.Errorf("got error %v, want what admission says", err)
-	}
-	want := order(2)
-	want.Name = "margherita"
-	if diff := cmp.Diff(runtime.Object(want), admitted); diff != "" {
-		t.Errorf("unexpected order in admission (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(before, readPizza(t, storage, "margherita")); diff != "" {
-		t.Errorf("what was refused has been done (-want +got):\n%s", diff)
 	}
 }

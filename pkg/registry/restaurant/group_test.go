@@ -23,8 +23,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -143,120 +141,6 @@ func TestOneStoreForAllVersions(t *testing.T) {
 				t.Errorf("%s of %s has a storage of its own", path, version)
 			}
 		}
-	}
-}
-
-func TestUpdates(t *testing.T) {
-	storage := newStorage(t)
-	created := create(t, storage, "pizzas", margherita()).(*restaurant.Pizza)
-	if created.Generation != 1 || created.Status.Replicas != 0 {
-		t.Errorf("created with generation %d and %d baked, want generation 1 and none", created.Generation, created.Status.Replicas)
-	}
-
-	status := created.DeepCopy()
-	status.Status.Replicas = 2
-	status.Spec.Replicas = 9
-	status.Labels = map[string]string{"new": "label"}
-	obj, err := update(t, storage, "pizzas/status", "status", "margherita", status)
-	if err != nil {
-		t.Fatal(err)
-	}
-	afterStatus := obj.(*restaurant.Pizza)
-	want := created.DeepCopy()
-	want.Status.Replicas = 2
-	want.ResourceVersion = afterStatus.ResourceVersion
-	if diff := cmp.Diff(want, afterStatus); diff != "" {
-		t.Errorf("an update of the status changed more than the status (-want +got):\n%s", diff)
-	}
-
-	spec := afterStatus.DeepCopy()
-	spec.Status.Replicas = 4
-	spec.Spec.Replicas = 9
-	spec.Generation = 77
-	obj, err = update(t, storage, "pizzas", "", "margherita", spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	afterSpec := obj.(*restaurant.Pizza)
-	want = afterStatus.DeepCopy()
-	want.Spec.Replicas = 9
-	want.Generation = 2
-	want.ResourceVersion = afterSpec.ResourceVersion
-	if diff := cmp.Diff(want, afterSpec); diff != "" {
-		t.Errorf("unexpected pizza after an update of the spec (-want +got):\n%s", diff)
-	}
-
-	labels := afterSpec.DeepCopy()
-	labels.Labels = map[string]string{"new": "label"}
-	obj, err = update(t, storage, "pizzas", "", "margherita", labels)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := obj.(*restaurant.Pizza); got.Generation != 2 || got.Labels["new"] != "label" {
-		t.Errorf("got generation %d and labels %v, want generation 2 and the new label", got.Generation, got.Labels)
-	}
-}
-
-// TestInvalidUpdates sends through every path what declarative validation, Go
-// validation and the store refuse.
-func TestInvalidUpdates(t *testing.T) {
-	storage := newStorage(t)
-	created := create(t, storage, "pizzas", margherita()).(*restaurant.Pizza)
-	for name, test := range map[string]struct {
-		path, subresource string
-		change            func(*restaurant.Pizza)
-		want              metav1.StatusCause
-	}{
-		"a spec above a limit": {"pizzas", "", func(p *restaurant.Pizza) { p.Spec.Replicas = 1001 },
-			metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.replicas", Message: "Invalid value: 1001: must be less than or equal to 1000"}},
-		"a status below a limit": {"pizzas/status", "status", func(p *restaurant.Pizza) { p.Status.Cost = resource.NewQuantity(-1, resource.DecimalSI) },
-			metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "status.cost", Message: `Invalid value: "-1": must be greater than or equal to 0`}},
-		"a resourceVersion that is not a number": {"pizzas", "", func(p *restaurant.Pizza) { p.ResourceVersion = "x" },
-			metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "metadata.resourceVersion", Message: `Invalid value: "x": must be a resourceVersion that this server has returned`}},
-		"no resourceVersion": {"pizzas", "", func(p *restaurant.Pizza) { p.ResourceVersion = "" },
-			metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "metadata.resourceVersion", Message: "Invalid value: 0: must be specified for an update"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			changed := created.DeepCopy()
-			test.change(changed)
-			_, err := update(t, storage, test.path, test.subresource, "margherita", changed)
-			if !apierrors.IsInvalid(err) {
-				t.Fatalf("got error %v, want Invalid", err)
-			}
-			got := err.(apierrors.APIStatus).Status().Details.Causes
-			if diff := cmp.Diff([]metav1.StatusCause{test.want}, got); diff != "" {
-				t.Errorf("unexpected causes (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestScale(t *testing.T) {
-	storage := newStorage(t)
-	created := create(t, storage, "pizzas", margherita()).(*restaurant.Pizza)
-	scale := &autoscalingv1.Scale{
-		ObjectMeta: metav1.ObjectMeta{Name: "margherita", Namespace: "default"},
-		Spec:       autoscalingv1.ScaleSpec{Replicas: 7},
-	}
-	obj, err := update(t, storage, "pizzas/scale", "scale", "margherita", scale)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := obj.(*autoscalingv1.Scale); got.Spec.Replicas != 7 || got.UID != created.UID {
-		t.Errorf("got %d replicas of %s, want 7 of %s", got.Spec.Replicas, got.UID, created.UID)
-	}
-
-	scale.ResourceVersion = created.ResourceVersion
-	if _, err := update(t, storage, "pizzas/scale", "scale", "margherita", scale); !apierrors.IsConflict(err) {
-		t.Errorf("got error %v for a stale resourceVersion, want Conflict", err)
-	}
-	scale.ResourceVersion = ""
-	scale.Spec.Replicas = -1
-	if _, err := update(t, storage, "pizzas/scale", "scale", "margherita", scale); !apierrors.IsInvalid(err) {
-		t.Errorf("got error %v for a negative number, want Invalid", err)
-	}
-	if _, err := update(t, storage, "pizzas/scale", "scale", "funghi", scale); !apierrors.IsNotFound(err) {
-		t.Errorf("got error %v for a pizza that does not exist, want NotFound", err)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestTrackAnotherPizzaOfThatName(t *testing.T) {
 	}
 	deletePizza(t, storage, "margherita")
 	newPizza(t, storage, "margherita", 0, wanted)
-	other := startTracking(t, storage, "margherita", following(3600), nil)
+	other := startTracking(t, storage, "margherita", following(3600))
 	other.want(t, fmt.Sprintf("0 of %d baked", wanted))
 	for baked := 1; baked < wanted; baked++ {
 		mustBake(t, storage, 1)
@@ -103,16 +103,10 @@ type tracker struct {
 	leave func()
 }
 
-// shuttingDown tells streams that the server ends.
-type shuttingDown chan struct{}
-
-func (s shuttingDown) ShuttingDown() <-chan struct{} { return s }
-
-func startTracking(t *testing.T, storage map[string]rest.Storage, name string, options *restaurant.PizzaTrackOptions, shutdown shuttingDown) tracker {
+func startTracking(t *testing.T, storage map[string]rest.Storage, name string, options *restaurant.PizzaTrackOptions) tracker {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		ctx := genericapirequest.WithServerShutdownSignal(req.Context(), shutdown)
-		handler, err := trackHandler(ctx, t, storage, name, options)
+		handler, err := trackHandler(req.Context(), t, storage, name, options)
 		if err != nil {
 			t.Error(err)
 			return
@@ -186,15 +180,15 @@ func TestTrack(t *testing.T) {
 	for name, test := range map[string]struct {
 		options *restaurant.PizzaTrackOptions
 		baked   int32
-		run     func(*testing.T, map[string]rest.Storage, tracker, shuttingDown)
+		run     func(*testing.T, map[string]rest.Storage, tracker)
 	}{
-		"not followed": {&restaurant.PizzaTrackOptions{TimeoutSeconds: 50}, 1, func(t *testing.T, _ map[string]rest.Storage, client tracker, _ shuttingDown) {
+		"not followed": {&restaurant.PizzaTrackOptions{TimeoutSeconds: 50}, 1, func(t *testing.T, _ map[string]rest.Storage, client tracker) {
 			client.want(t, "1 of 3 baked")
 		}},
-		"ready before": {following(50), 3, func(t *testing.T, _ map[string]rest.Storage, client tracker, _ shuttingDown) {
+		"ready before": {following(50), 3, func(t *testing.T, _ map[string]rest.Storage, client tracker) {
 			client.want(t, "3 of 3 baked: ready")
 		}},
-		"until it is ready": {following(50), 0, func(t *testing.T, storage map[string]rest.Storage, client tracker, _ shuttingDown) {
+		"until it is ready": {following(50), 0, func(t *testing.T, storage map[string]rest.Storage, client tracker) {
 			client.want(t, "0 of 3 baked")
 			mustBake(t, storage, 1)
 			client.want(t, "1 of 3 baked")
@@ -206,27 +200,12 @@ func TestTrack(t *testing.T) {
 			mustBake(t, storage, 2)
 			client.want(t, "3 of 3 baked: ready")
 		}},
-		"until it is deleted": {following(50), 2, func(t *testing.T, storage map[string]rest.Storage, client tracker, _ shuttingDown) {
-			client.want(t, "2 of 3 baked")
-			deletePizza(t, storage, "margherita")
-			client.want(t, "deleted")
-		}},
-		"until the time is over": {following(1), 2, func(t *testing.T, _ map[string]rest.Storage, client tracker, _ shuttingDown) {
-			client.want(t, "2 of 3 baked")
-			client.want(t, "timed out after 1s")
-		}},
-		"until the server ends": {following(50), 2, func(t *testing.T, _ map[string]rest.Storage, client tracker, shutdown shuttingDown) {
-			client.want(t, "2 of 3 baked")
-			close(shutdown)
-			client.want(t, "the server is shutting down")
-		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			storage := newStorage(t)
 			newPizza(t, storage, "margherita", test.baked, 3)
-			shutdown := make(shuttingDown)
-			client := startTracking(t, storage, "margherita", test.options, shutdown)
-			test.run(t, storage, client, shutdown)
+			client := startTracking(t, storage, "margherita", test.options)
+			test.run(t, storage, client)
 			client.wantEnd(t)
 			noneRemains(t)
 		})
@@ -236,7 +215,7 @@ func TestTrack(t *testing.T) {
 func TestTrackUntilTheClientLeaves(t *testing.T) {
 	storage := newStorage(t)
 	newPizza(t, storage, "margherita", 0, 3)
-	client := startTracking(t, storage, "margherita", following(3600), nil)
+	client := startTracking(t, storage, "margherita", following(3600))
 	client.want(t, "0 of 3 baked")
 	client.leave()
 	noneRemains(t)
@@ -267,72 +246,4 @@ func TestTrackErrors(t *testing.T) {
 			}
 		})
 	}
-}
-
-// stuckWriter is a client that takes one line and then nothing until it is released.
-type stuckWriter struct {
-	strings.Builder
-	stuck, released chan struct{}
-}
-
-func (w *stuckWriter) Header() http.Header              { return http.Header{} }
-func (w *stuckWriter) WriteHeader(int)                  {}
-func (w *stuckWriter) Flush()                           {}
-func (w *stuckWriter) SetWriteDeadline(time.Time) error { return nil }
-
-func (w *stuckWriter) Write(line []byte) (int, error) {
-	if w.Len() > 0 {
-		select {
-		case <-w.released:
-		default:
-			close(w.stuck)
-			<-w.released
-		}
-	}
-	return w.Builder.Write(line)
-}
-
-// TestSlowTracker has a client that takes no lines while another one gets all of
-// them at once. The slow client later gets a bounded number of lines that ends with
-// the newest.
-func TestSlowTracker(t *testing.T) {
-	const wanted, kept = 500, 20
-	line := func(baked int) string { return fmt.Sprintf("%d of %d baked", baked, wanted) }
-	last := line(wanted) + ": ready"
-	storage := newStorage(t)
-	newPizza(t, storage, "margherita", 0, wanted)
-
-	slow := &stuckWriter{stuck: make(chan struct{}), released: make(chan struct{})}
-	handler, err := trackHandler(t.Context(), t, storage, "margherita", following(3600))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		handler.ServeHTTP(slow, nil)
-	}()
-	quick := startTracking(t, storage, "margherita", following(3600), nil)
-	quick.want(t, line(0))
-	for baked := 1; baked < wanted; baked++ {
-		mustBake(t, storage, 1)
-		quick.want(t, line(baked))
-		if baked == 1 {
-			<-slow.stuck
-		}
-	}
-	mustBake(t, storage, 1)
-	quick.want(t, last)
-	quick.wantEnd(t)
-	close(slow.released)
-	<-ended
-
-	lines := strings.Split(strings.TrimSpace(slow.String()), "\n")
-	if lines[0] != line(0) || lines[len(lines)-1] != last {
-		t.Errorf("got lines from %q to %q, want from %q to %q", lines[0], lines[len(lines)-1], line(0), last)
-	}
-	if len(lines) > kept {
-		t.Errorf("%d lines were kept for a client that took none, want at most %d", len(lines), kept)
-	}
-	noneRemains(t)
 }

@@ -148,9 +148,9 @@ func faults(t *testing.T) map[string]*fault {
 
 		// Certificates.
 		"another certificate authority": {cured: true, seed: registered(func(spec *apiregistrationv1.APIServiceSpec) { spec.CABundle = stranger.CertPEM() }),
-			want: one("failure", "certificate", `^the certificate that the server serves is of another certificate authority than those of caBundle \(`, trustsServing)},
+			want: one("failure", "availability", `certificate signed by unknown authority`, trustsServing)},
 		"no certificate authority": {cured: true, seed: registered(func(spec *apiregistrationv1.APIServiceSpec) { spec.CABundle = nil }),
-			want: one("failure", "certificate", `is of a certificate authority that kube-apiserver's machine does not know, and v1\.f\d+\.example\.com has no caBundle \(`, trustsServing)},
+			want: one("failure", "availability", `certificate signed by unknown authority`, trustsServing)},
 		"a caBundle that is none": {cured: true, seed: registered(func(spec *apiregistrationv1.APIServiceSpec) { spec.CABundle = []byte("nothing") }),
 			want: one("failure", "certificate", `^there is no certificate in caBundle of \S+$`, trustsServing)},
 		"a caBundle that has expired": {cured: true, seed: registered(func(spec *apiregistrationv1.APIServiceSpec) { spec.CABundle = old.Cert }),
@@ -159,9 +159,9 @@ func faults(t *testing.T) map[string]*fault {
 			want: one("warning", "certificate", `trusts any server, since insecureSkipTLSVerify is set$`, `kubectl get apiservice \S+ --output=yaml`)},
 		"a certificate that has expired": {cured: true, seed: change(func(s *scene) {
 			s.certificate.NotBefore, s.certificate.NotAfter = now.Add(-48*time.Hour), now.Add(-time.Hour)
-		}), want: one("failure", "certificate", `^the certificate that the server serves has expired`, restarts)},
+		}), want: one("failure", "availability", `certificate has expired or is not yet valid`, restarts)},
 		"a certificate for another name": {cured: true, seed: change(func(s *scene) { s.certificate.Hosts = []string{"other"} }),
-			want: one("failure", "certificate", `^the certificate that the server serves is for another name`, restarts)},
+			want: one("failure", "availability", `certificate is valid for other, not server\.f\d+\.svc`, restarts)},
 		"a Secret that expires": {seed: func(t *testing.T, s *scene) { s.serving(t, cp.PKI.ServingCA, now.Add(time.Hour)) },
 			want: one("warning", "certificate", `^the certificate in the Secret \S+/serving expires on `, restarts)},
 		"a Secret of cert-manager that expires": {seed: func(t *testing.T, s *scene) {
@@ -245,7 +245,7 @@ func faults(t *testing.T) map[string]*fault {
 		"a webhook about its pods that is gone": {seed: change(func(s *scene) {
 			s.more = webhook("{namespace: NAMESPACE, name: gone}", `apiGroups: [""], resources: [pods]`)
 		}),
-			want: one("failure", "webhooks", `does not answer, and what the server needs itself is refused, such as its pods: the Service \S+/gone does not exist$`, `kubectl get services,endpointslices,deployments\.apps,pods --namespace=\S+`)},
+			want: one("failure", "webhooks", `does not answer, and what the server needs itself, such as its pods, is refused: the Service \S+/gone does not exist$`, `kubectl get services,endpointslices,deployments\.apps,pods --namespace=\S+`)},
 		"a webhook about its pods that it is itself": {seed: change(func(s *scene) {
 			s.more = webhook("{namespace: NAMESPACE, name: server, port: 8443}", `apiGroups: [""], resources: [pods]`)
 		}),

@@ -221,7 +221,6 @@ func transports() map[string]Transport {
 
 		"canceled/half-body":   requests(endBody, post),
 		"canceled/survived":    survived,
-		"canceled/uncounted":   uncounted(),
 		"canceled/slow-reader": text(`.*"padding":"7x.*`, "", watches, with("allowWatchBookmarks", "false")),
 
 		"hostile/broken-json": plain(sends(`{"a":NaN}`)),
@@ -310,19 +309,4 @@ func survived(next http.RoundTripper) http.RoundTripper {
 		}
 		return response, err
 	})
-}
-
-// uncounted counts more failed requests in each scrape than in the one before.
-func uncounted() Transport {
-	var scrapes atomic.Int64
-	return answers(func(_ *http.Request, response *http.Response) {
-		more := []byte("} " + strings.Repeat("9", int(scrapes.Add(1))))
-		lines(response, func(line []byte) []byte {
-			if !bytes.Contains(line, []byte(`code="200"`)) {
-				return line
-			}
-			failed := bytes.Replace(line, []byte(`code="200"`), []byte(`code="500"`), 1)
-			return append(line, bytes.Replace(failed, []byte("} "), more, 1)...)
-		})
-	}, path("^/metrics"))
 }

@@ -63,7 +63,7 @@ func requireError(t *testing.T, err error, want string, reason metav1.StatusReas
 const forbidden = `toppings.restaurant.programming-kubernetes.info "basil" is forbidden: `
 
 func TestCheck(t *testing.T) {
-	a, b, c, d, e := pizza("default", "a", "basil"), pizza("kitchen", "b", "tomato", "basil"), pizza("default", "c", "basil"), pizza("cellar", "d", "basil"), pizza("default", "e", "basil")
+	a, b, c, d := pizza("default", "a", "basil"), pizza("kitchen", "b", "tomato", "basil"), pizza("default", "c", "basil"), pizza("cellar", "d", "basil")
 	attic, barn := pizza("attic", "f", "basil"), pizza("barn", "g", "basil")
 	other, similar, none := pizza("default", "other", "tomato"), pizza("default", "similar", "basil-2", "bas"), pizza("default", "none")
 	everywhere := []string{"attic", "barn", "cellar", "default", "kitchen"}
@@ -76,19 +76,15 @@ func TestCheck(t *testing.T) {
 		want      string
 		wantAsked int
 	}{
-		"no pizzas":                   {want: ""},
 		"on others only":              {pizzas: []restaurantv1.Pizza{other, similar, none}, mayName: everywhere},
 		"one":                         {pizzas: []restaurantv1.Pizza{other, a}, mayName: everywhere, want: "it is on the pizza default/a", wantAsked: 1},
 		"one, secret":                 {pizzas: []restaurantv1.Pizza{other, a}, mayName: []string{"kitchen"}, want: "it is on a pizza", wantAsked: 1},
 		"three":                       {pizzas: []restaurantv1.Pizza{c, b, other, a}, mayName: everywhere, want: "it is on 3 pizzas: default/a, default/c, kitchen/b", wantAsked: 2},
 		"three, one secret":           {pizzas: []restaurantv1.Pizza{c, b, other, a}, mayName: []string{"default"}, want: "it is on 3 pizzas: default/a, default/c and 1 more", wantAsked: 2},
-		"three, secret":               {pizzas: []restaurantv1.Pizza{c, b, other, a}, want: "it is on 3 pizzas", wantAsked: 2},
 		"four":                        {pizzas: []restaurantv1.Pizza{c, b, d, a}, mayName: everywhere, want: "it is on 4 pizzas: cellar/d, default/a, default/c and 1 more", wantAsked: 3},
 		"four, the first secret":      {pizzas: []restaurantv1.Pizza{c, b, d, a}, mayName: []string{"kitchen", "default"}, want: "it is on 4 pizzas: default/a, default/c, kitchen/b and 1 more", wantAsked: 3},
-		"five":                        {pizzas: []restaurantv1.Pizza{a, b, c, d, e}, mayName: everywhere, want: "it is on 5 pizzas: cellar/d, default/a, default/c and 2 more", wantAsked: 3},
 		"in more namespaces than ask": {pizzas: []restaurantv1.Pizza{attic, barn, d, a}, mayName: []string{"default"}, want: "it is on 4 pizzas", wantAsked: 3},
 		"more than can be counted":    {pizzas: []restaurantv1.Pizza{a, b}, more: true, mayName: []string{"kitchen"}, want: "it is on more than 2 pizzas: kitchen/b and others", wantAsked: 2},
-		"more than that, secret":      {pizzas: []restaurantv1.Pizza{a, b}, more: true, want: "it is on more than 2 pizzas", wantAsked: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pizzas := &restaurantv1.PizzaList{Items: test.pizzas}
