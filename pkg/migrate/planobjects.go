@@ -129,9 +129,8 @@ func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstruc
 		seen.note(FractionsLost, name, errors.New(lost))
 	}
 	if move.Convert != nil { // For other objects, the server bounds what a request adds.
-		bounds := limits.DefaultBounds()
-		bounds.BodyElements, bounds.Owners = p.config.MaxElements, p.config.MaxOwners
-		if err := bounds.CheckObject(object, len(data)); err != nil {
+		bounds := limits.Bounds{Owners: p.config.MaxOwners}
+		if err := bounds.CheckObject(object, len(data), p.config.MaxElements); err != nil {
 			seen.note(BoundExceeded, name, err)
 		}
 		for _, version := range move.Versions {

@@ -81,7 +81,8 @@ type boundedDecoder struct {
 func (d boundedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
 	if object, ok := obj.(metav1.Object); ok {
-		if err := d.bounds.CheckObject(object, len(data)); err != nil {
+		// Managed fields name each field of a body once more.
+		if err := d.bounds.CheckObject(object, len(data), 2*d.bounds.BodyElements); err != nil {
 			return nil, gvk, err
 		}
 	}

@@ -20,6 +20,7 @@ limitations under the License.
 package filters
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -42,6 +43,11 @@ import (
 // in the log, and a client that waits for less gives up by itself.
 const leastTimeout = time.Second
 
+// maxCertificates bounds the signatures that crypto/x509 verifies for a request, which are up to a hundred otherwise.
+// maxCertificateBytes bounds what the certificates of a client take while it is connected, 16 times their size;
+// crypto/tls allows 256 KiB. Real chains have two to four certificates of 1 to 2 KiB.
+const maxCertificates, maxCertificateBytes = 4, 32 << 10
+
 // WithRequestBounds refuses requests whose path, query or headers exceed the bounds, or that may come only from the front
 // proxy, and ends the wait for a body when the time for a request is over. It works before authentication.
 func WithRequestBounds(next http.Handler, serializer runtime.NegotiatedSerializer, bounds limits.Bounds, bodyTime time.Duration, byFrontProxy func(*http.Request) bool) http.Handler {
@@ -59,6 +65,7 @@ func WithRequestBounds(next http.Handler, serializer runtime.NegotiatedSerialize
 			err = checkDirect(req)
 		}
 		if err != nil {
+			w.Header().Set("Connection", "close") // What the client has presented is kept as long.
 			responsewriters.ErrorNegotiated(err, serializer, metav1.Unversioned, w, req)
 			return
 		}
@@ -73,15 +80,27 @@ func WithRequestBounds(next http.Handler, serializer runtime.NegotiatedSerialize
 	})
 }
 
+func refusal(code int32, reason metav1.StatusReason, message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
+}
+
+func hasManyCertificates(state *tls.ConnectionState) bool {
+	if state == nil {
+		return false
+	}
+	size := 0
+	for _, certificate := range state.PeerCertificates {
+		size += len(certificate.Raw)
+	}
+	return size > maxCertificateBytes || len(state.PeerCertificates) > maxCertificates
+}
+
 func checkRequest(b limits.Bounds, req *http.Request, values url.Values) error {
 	switch {
+	case hasManyCertificates(req.TLS):
+		return refusal(http.StatusRequestHeaderFieldsTooLarge, metav1.StatusReasonBadRequest, fmt.Sprintf("a client must not present more than %d certificates, or more than %d bytes of them", maxCertificates, maxCertificateBytes))
 	case headerBytes(req.Header) > b.HeaderBytes:
-		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status:  metav1.StatusFailure,
-			Code:    http.StatusRequestHeaderFieldsTooLarge,
-			Reason:  metav1.StatusReasonBadRequest,
-			Message: fmt.Sprintf("the headers of a request must not have more than %d bytes", b.HeaderBytes),
-		}}
+		return refusal(http.StatusRequestHeaderFieldsTooLarge, metav1.StatusReasonBadRequest, fmt.Sprintf("the headers of a request must not have more than %d bytes", b.HeaderBytes))
 	case len(req.URL.Path) > b.PathBytes:
 		return apierrors.NewBadRequest(fmt.Sprintf("the path of a request must not have more than %d bytes", b.PathBytes))
 	case len(req.URL.RawQuery) > b.QueryBytes:
@@ -123,7 +142,7 @@ func checkParameter(b limits.Bounds, name string, values []string) error {
 	case "labelSelector", "fieldSelector":
 		limit, requirements = b.SelectorBytes, true
 	case "continue":
-		limit = b.ContinueBytes
+		limit = b.SelectorBytes
 	}
 	size, commas := 0, 0
 	for _, value := range values {
@@ -155,12 +174,7 @@ const impersonation = "Impersonate-"
 func checkDirect(req *http.Request) error {
 	for name := range req.Header {
 		if strings.HasPrefix(name, impersonation) {
-			return &apierrors.StatusError{ErrStatus: metav1.Status{
-				Status:  metav1.StatusFailure,
-				Code:    http.StatusForbidden,
-				Reason:  metav1.StatusReasonForbidden,
-				Message: "this server impersonates nobody: send the request to kube-apiserver, which does, and forwards it",
-			}}
+			return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "this server impersonates nobody: send the request to kube-apiserver, which does, and forwards it")
 		}
 	}
 	req.Header.Del(auditinternal.HeaderAuditID)

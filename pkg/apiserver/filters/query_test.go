@@ -17,6 +17,7 @@ limitations under the License.
 package filters
 
 import (
+	"crypto/x509"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -35,7 +36,7 @@ import (
 func TestRequestBounds(t *testing.T) {
 	bounds := limits.Bounds{
 		PathBytes: 64, HeaderBytes: 128, QueryBytes: 1024,
-		ParameterBytes: 16, ContinueBytes: 32, SelectorBytes: 64, SelectorRequirements: 4,
+		ParameterBytes: 16, SelectorBytes: 64, SelectorRequirements: 4,
 	}
 	text := func(n int) string { return strings.Repeat("a", n) }
 	query := func(name, value string) string { return "/things?" + url.Values{name: {value}}.Encode() }
@@ -58,8 +59,8 @@ func TestRequestBounds(t *testing.T) {
 		"a manager in two":           {"/things?fieldManager=" + text(9) + "&fieldManager=" + text(9), nil, `the query parameter "fieldManager" must not have more than 16 bytes`, 400},
 		"a parameter with long name": {query(text(17), ""), nil, "the name of a query parameter must not have more than 16 bytes", 400},
 		"a parameter many times":     {"/things?" + strings.Repeat("dryRun=&", 17), nil, `the query parameter "dryRun" must not be given more than 16 times`, 400},
-		"a token at the limit":       {query("continue", text(32)), nil, "", 200},
-		"a long token":               {query("continue", text(33)), nil, `the query parameter "continue" must not have more than 32 bytes`, 400},
+		"a token at the limit":       {query("continue", text(64)), nil, "", 200},
+		"a long token":               {query("continue", text(65)), nil, `the query parameter "continue" must not have more than 64 bytes`, 400},
 		"a selector at the limit":    {query("labelSelector", text(64)), nil, "", 200},
 		"a long selector":            {query("labelSelector", text(65)), nil, selector, 400},
 		"a long selector, escaped":   {"/things?labelSelector=" + strings.Repeat("%41", 65), nil, selector, 400},
@@ -97,3 +98,28 @@ func TestLeastTimeout(t *testing.T) {
 func direct(*http.Request) bool { return false }
 
 func okHandler() http.Handler { return http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) }
+
+// Large certificates and long chains are refused; certificates of honest clients are not.
+func TestCertificates(t *testing.T) {
+	const refused = "a client must not present more than 4 certificates, or more than 32768 bytes of them"
+	for name, test := range map[string]struct {
+		sizes []int
+		want  string
+	}{
+		"none":                     {nil, ""},
+		"a chain of four":          {[]int{1000, 1000, 1000, 1000}, ""},
+		"a chain of five":          {[]int{500, 500, 500, 500, 500}, refused},
+		"large ones":               {[]int{10 << 10, 10 << 10, 12 << 10}, ""},
+		"too large ones, together": {[]int{10 << 10, 10 << 10, 12<<10 + 1}, refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := httptest.NewRequest(http.MethodGet, "https://server/things", nil)
+			for _, size := range test.sizes {
+				req.TLS.PeerCertificates = append(req.TLS.PeerCertificates, &x509.Certificate{Raw: make([]byte, size)})
+			}
+			response := requests.Serve(WithRequestBounds(okHandler(), requests.NewCodecs(), limits.DefaultBounds(), time.Minute, direct), req)
+			requests.RequireStatus(t, response, test.want, http.StatusRequestHeaderFieldsTooLarge)
+			require.Equal(t, test.want != "", response.Header().Get("Connection") == "close", "the connection ends")
+		})
+	}
+}

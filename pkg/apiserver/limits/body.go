@@ -21,8 +21,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -93,6 +93,9 @@ func cborToJSON(body []byte) []byte {
 	return converted
 }
 
+// directive matches a directive of YAML: a percent sign that begins a line.
+var directive = regexp.MustCompile(`(^|[\n\r\x{85}\x{2028}\x{2029}\x{FEFF}])%`)
+
 // yamlToJSON returns nil if the body can't be read, since the decoder reports that.
 // Upstream fault 4.
 func yamlToJSON(body []byte) ([]byte, error) {
@@ -103,7 +106,7 @@ func yamlToJSON(body []byte) ([]byte, error) {
 		return nil, fmt.Errorf("YAML must not have more than %d bytes: send JSON", maxYAMLBytes)
 	case !utf8.Valid(body):
 		return nil, errors.New("YAML must be in UTF-8")
-	case hasDirective(body):
+	case directive.Match(body):
 		return nil, errors.New("YAML must not have directives: remove the lines that begin with %")
 	case bytes.ContainsRune(body, '*'):
 		var document yaml.Node
@@ -116,15 +119,6 @@ func yamlToJSON(body []byte) ([]byte, error) {
 		return nil, nil //nolint:nilerr // See above.
 	}
 	return converted, nil
-}
-
-func hasDirective(text []byte) bool {
-	for i, c := range text {
-		if before, _ := utf8.DecodeLastRune(text[:i]); c == '%' && (i == 0 || strings.ContainsRune("\n\r\u0085\u2028\u2029\uFEFF", before)) {
-			return true
-		}
-	}
-	return false
 }
 
 func hasAlias(node *yaml.Node) bool {
@@ -195,29 +189,18 @@ func shapeOf(text []byte) (s shape) {
 	return s
 }
 
-// CheckObject checks what only the decoded object shows, such as the result of a patch. Its elements are counted if the
-// encoding has as many bytes. Managed fields are counted by themselves: they name each field once more, and no client
-// asks for them.
-func (b *Bounds) CheckObject(object metav1.Object, size int) error {
+// CheckObject checks what only the decoded object shows, such as the result of a patch. Its elements, managed fields and
+// all, are counted if its encoding, of so many bytes, could have more than the limit.
+func (b *Bounds) CheckObject(object metav1.Object, size, limit int) error {
 	if owners := len(object.GetOwnerReferences()); owners > b.Owners {
 		return fmt.Errorf("metadata.ownerReferences: must have at most %d items, not %d", b.Owners, owners)
 	}
-	if size <= b.BodyElements {
+	if size <= limit {
 		return nil
 	}
-	all, err := json.Marshal(object)
-	if err != nil {
-		return err
+	encoded, err := json.Marshal(object)
+	if err == nil && shapeOf(encoded).elements > limit {
+		err = errTooManyElements(limit)
 	}
-	managed, err := json.Marshal(object.GetManagedFields())
-	if err != nil {
-		return err
-	}
-	switch elements, managedElements := shapeOf(all).elements, shapeOf(managed).elements; {
-	case managedElements > b.BodyElements:
-		return fmt.Errorf("metadata.managedFields: %w", errTooManyElements(b.BodyElements))
-	case elements-managedElements > b.BodyElements:
-		return errTooManyElements(b.BodyElements)
-	}
-	return nil
+	return err
 }

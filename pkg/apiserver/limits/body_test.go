@@ -25,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -142,6 +143,38 @@ func TestMemoryOfBody(t *testing.T) {
 			memory, err := bounds.CheckBody("create", test.mediaType, []byte(test.body))
 			require.NoError(t, err)
 			require.Equal(t, test.want, memory)
+		})
+	}
+}
+
+func TestCheckObject(t *testing.T) {
+	const limit = 100
+	labels := func(count int) map[string]string {
+		all := map[string]string{}
+		for n := range count {
+			all[fmt.Sprint(n)] = "a"
+		}
+		return all
+	}
+	for name, test := range map[string]struct {
+		object metav1.ObjectMeta
+		size   int
+		want   string
+	}{
+		"owners":              {metav1.ObjectMeta{OwnerReferences: make([]metav1.OwnerReference, 2)}, 0, ""},
+		"too many owners":     {metav1.ObjectMeta{OwnerReferences: make([]metav1.OwnerReference, 3)}, 0, "metadata.ownerReferences: must have at most 2 items, not 3"},
+		"elements":            {metav1.ObjectMeta{Labels: labels(limit)}, 1000, ""},
+		"too many elements":   {metav1.ObjectMeta{Labels: labels(limit + 1)}, 1000, "all lists and objects together must not have more than 100 elements"},
+		"too few bytes":       {metav1.ObjectMeta{Labels: labels(limit + 1)}, limit, ""},
+		"many managed fields": {metav1.ObjectMeta{ManagedFields: make([]metav1.ManagedFieldsEntry, limit+1)}, 1000, "all lists and objects together must not have more than 100 elements"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bounds := Bounds{Owners: 2}
+			if err := bounds.CheckObject(&test.object, test.size, limit); test.want == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, test.want)
+			}
 		})
 	}
 }

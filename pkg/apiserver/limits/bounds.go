@@ -36,9 +36,7 @@ type Bounds struct {
 	QueryBytes int
 	// ParameterBytes is how long a parameter of a query may be that has no bound of its own.
 	ParameterBytes int
-	// ContinueBytes is how long the parameter continue may be.
-	ContinueBytes int
-	// SelectorBytes is how long a selector of labels or fields may be.
+	// SelectorBytes is how long a selector of labels or fields, or the parameter continue, may be.
 	SelectorBytes int
 	// SelectorRequirements is how many requirements and values a selector may have.
 	SelectorRequirements int
@@ -93,7 +91,6 @@ func DefaultBounds() Bounds {
 		HeaderBytes:          64 << 10,
 		QueryBytes:           256 << 10,
 		ParameterBytes:       256,
-		ContinueBytes:        16 << 10,
 		SelectorBytes:        32 << 10,
 		SelectorRequirements: 1000,
 

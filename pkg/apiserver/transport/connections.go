@@ -21,7 +21,6 @@ package transport
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -59,10 +58,6 @@ const (
 	stallTime = 30 * time.Second
 	// patience is how long a connection waits for memory, and pause how often it asks.
 	patience, pause = 10 * time.Second, 10 * time.Millisecond
-	// maxCertificates bounds the signatures that crypto/x509 verifies for a request, which are up to a hundred otherwise.
-	// maxCertificateBytes bounds what the certificates of a client take while it is connected, 16 times their size;
-	// crypto/tls allows 256 KiB. Real chains have two to four certificates of 1 to 2 KiB.
-	maxCertificates, maxCertificateBytes = 4, 32 << 10
 	// trustTime is how long a verified certificate of a front proxy is trusted on its connection.
 	trustTime = time.Minute
 )
@@ -153,30 +148,11 @@ func (c *Connections) Handler(next http.Handler) http.Handler {
 		}
 		conn.begin(req)
 		defer conn.done()
-		if err := checkCertificates(req); err != nil {
-			w.Header().Set("Connection", "close")
-			http.Error(w, err.Error(), http.StatusRequestHeaderFieldsTooLarge)
-			return
-		}
 		next.ServeHTTP(w, req)
 		if req.ProtoMajor > 1 && conn.isStranger() {
 			_ = http.NewResponseController(w).Flush() // The request counts until its response is read.
 		}
 	})
-}
-
-func checkCertificates(req *http.Request) error {
-	if req.TLS == nil {
-		return nil
-	}
-	size := 0
-	for _, certificate := range req.TLS.PeerCertificates {
-		size += len(certificate.Raw)
-	}
-	if size > maxCertificateBytes || len(req.TLS.PeerCertificates) > maxCertificates {
-		return fmt.Errorf("a client must not present more than %d certificates, or more than %d bytes of them", maxCertificates, maxCertificateBytes)
-	}
-	return nil
 }
 
 // GrowStack makes the stack of a new goroutine as large as the handlers of a request need it, while there is little on it.
