@@ -52,6 +52,7 @@ func TestDeadlines(t *testing.T) {
 		"a body that is refused": {"/things", "{}", http.StatusForbidden, bodyTime, refusalTime},
 		"a refusal":              {"/things", "", http.StatusBadRequest, 0, refusalTime},
 		"a failure":              {"/things", "", http.StatusInternalServerError, 0, refusalTime},
+		"a bound":                {"/things?timeout=30", "", http.StatusOK, 0, refusalTime},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -66,6 +66,7 @@ func WithRequestBounds(next http.Handler, serializer runtime.NegotiatedSerialize
 		}
 		if err != nil {
 			w.Header().Set("Connection", "close") // What the client has presented is kept as long.
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(refusalTime))
 			responsewriters.ErrorNegotiated(err, serializer, metav1.Unversioned, w, req)
 			return
 		}
