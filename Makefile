@@ -128,6 +128,6 @@ $(UPDATES) update-figures:
 
 .PHONY: nightly
 nightly: ## Runs the tests that take long: those of SUITE="kine etcd", or all that end by themselves, some hours
-	@$(SELF) --keep-going --no-print-directory $(addprefix suite-,$(or $(SUITE),$(NIGHT)))
+	@$(SELF) --keep-going --no-print-directory TEST_LENGTH= $(addprefix suite-,$(or $(SUITE),$(NIGHT)))
 
 include hack/make/*.mk

@@ -95,10 +95,10 @@ tests=$({
 } | sort --unique)
 [[ -n ${tests} ]] || exit "${status}"
 echo "Also run: go test -vet=off -short -count=1 ${tests//$'\n'/ }"
-for suite in $(awk -v tests="${tests//$'\n'/ }" '
+awk -v tests="${tests//$'\n'/ }" '
 	BEGIN { split(tests, list, " "); for (i in list) wanted[list[i]] = 1 }
 	/^suite-/ { suite = $1; sub(/^suite-/, "", suite); sub(/:$/, "", suite) }
-	{ for (i = 1; i <= NF; i++) if ($i in wanted) print suite }' hack/make/nightly.mk | sort --unique); do
+	{ for (i = 1; i <= NF; i++) if ($i in wanted) print suite }' hack/make/nightly.mk | sort --unique | while read -r suite; do
 	echo "Before a release, run: make nightly SUITE=${suite}"
 done
 exit "${status}"
