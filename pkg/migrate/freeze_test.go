@@ -59,18 +59,12 @@ func TestTriedWrites(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := usualScene().migration(t, etcd)
-			for _, check := range []struct {
-				of   func() error
-				want string
-			}{
-				{func() error { return m.denied(t.Context()) }, test.denied},
-				{func() error { return m.allowed(t.Context()) }, test.allowed},
-			} {
+			for denied, want := range map[bool]string{true: test.denied, false: test.allowed} {
 				m.kube = kubernetes.NewForConfigOrDie(&rest.Config{Transport: &answers{left: test.answers}})
-				if check.want == "" {
-					require.NoError(t, check.of())
+				if err := m.checkWrites(t.Context(), denied); want == "" {
+					require.NoError(t, err)
 				} else {
-					require.EqualError(t, check.of(), check.want)
+					require.EqualError(t, err, want)
 				}
 			}
 		})

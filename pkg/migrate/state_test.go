@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -161,14 +162,17 @@ func TestMeter(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var reported []Progress
-			now := time.Unix(0, 0)
-			meter := newMeter(test.total, func(progress Progress) { reported = append(reported, progress) }, func() time.Time { return now })
-			for _, size := range test.sizes {
-				now = now.Add(test.duration)
-				meter.add(size)
-			}
-			assert.Empty(t, cmp.Diff(test.want, reported))
+			synctest.Test(t, func(t *testing.T) {
+				var reported []Progress
+				meter := meter{Progress: Progress{Total: test.total}, started: time.Now(), reported: time.Now()}
+				for _, size := range test.sizes {
+					time.Sleep(test.duration)
+					if meter.add(size) {
+						reported = append(reported, meter.Progress)
+					}
+				}
+				assert.Empty(t, cmp.Diff(test.want, reported))
+			})
 		})
 	}
 }
