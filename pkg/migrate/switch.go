@@ -170,10 +170,7 @@ func (m *Migration) giveAllBack(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err = cmp.Or(err, refused); err == nil {
-		m.progress("the APIServices of %s are kube-apiserver's", m.config.Group)
-	}
-	return err
+	return cmp.Or(err, refused)
 }
 
 // giveBack deletes an APIService that leads to a server, and returns an error until it is kube-apiserver's own.
@@ -185,7 +182,11 @@ func (m *Migration) giveBack(ctx context.Context, name string) error {
 	case apiService == nil:
 		return m.unregistered(ctx, name)
 	case !cluster.OwnedByKube(apiService):
-		return cmp.Or(cluster.GiveBack(ctx, m.aggregator.ApiregistrationV1().APIServices(), name), errors.New("it has just been deleted"))
+		if err := cluster.GiveBack(ctx, m.aggregator.ApiregistrationV1().APIServices(), name); err != nil {
+			return err
+		}
+		m.progress("%s is given back to kube-apiserver", name)
+		return errors.New("it has just been deleted")
 	}
 	if reason := cluster.Availability(apiService).Reason; reason != cluster.LocalReason {
 		return fmt.Errorf("kube-apiserver does not serve %s itself yet: %s", name, reason)
