@@ -172,8 +172,13 @@ func (m *Migration) copy(ctx context.Context, move move, to target) (*position, 
 
 // copyPass makes one pass over all objects of resources, and returns how many differed.
 func (m *Migration) copyPass(ctx context.Context, moves []move, to target) (positions map[string]*position, differed int, err error) {
-	if err := m.beginPass(ctx, moves); err != nil {
-		return nil, 0, err
+	m.meter = meter{started: time.Now(), reported: time.Now()}
+	for _, move := range moves {
+		_, count, err := m.revisionNow(ctx, move.from)
+		if err != nil {
+			return nil, 0, err
+		}
+		m.meter.Total += max(count, 0)
 	}
 	positions = map[string]*position{}
 	for _, move := range moves {

@@ -268,10 +268,10 @@ func (m *Migration) unchanged(ctx context.Context) error {
 // to do what each of them does.
 //
 //   - cluster.BypassVersion reads and writes kube-apiserver's objects without its etcd. It is a version of
-//     its own, which only exists while objects move back, and no APIService sends its requests to the server. Neither the policy that
-//     freezes writes nor the definition's conversion may apply to it. It has no schema and no
-//     subresources, since objects move as they are, with their status, valid or not. So a policy
-//     reserves it for the user that moves them.
+//     its own, which only exists while objects move back, so that no APIService sends its requests to the
+//     server. Neither the policy that freezes writes nor the definition's conversion may apply to it. It has
+//     no schema and no subresources, since objects move as they are, with their status, valid or not. So a
+//     policy reserves it for the user that moves them.
 //   - local reads kube-apiserver's objects in the versions that clients use, while the definitions are
 //     not hidden. That fills its caches before clients come, and finds late writes. It changes nothing,
 //     and so needs no version.

@@ -118,9 +118,16 @@ func (p *plan) finishChecks() []planCheck {
 // they must use kube-apiserver's. Otherwise they must use the server that the objects were moved
 // to, in each version that the definitions had.
 func (p *plan) checkAnswering(ctx context.Context) error {
-	moved, err := p.movedVersions(ctx)
+	found, err := p.definitions(ctx)
 	if err != nil {
 		return err
+	}
+	// These led to kube-apiserver before the objects moved.
+	moved := sets.New[string]()
+	for _, d := range found {
+		for _, version := range d.served() {
+			moved.Insert(version + "." + p.config.Group)
+		}
 	}
 	served := false
 	for _, name := range sets.List(moved.Clone().Insert(p.config.APIServices...)) {
@@ -149,18 +156,6 @@ func (p *plan) checkAnswering(ctx context.Context) error {
 		return &refusal{fmt.Sprintf("no APIService of %s leads to a server", p.config.Group), p.fixRegister()}
 	}
 	return nil
-}
-
-// movedVersions returns the APIServices of the versions that clients had before the objects moved.
-func (m *Migration) movedVersions(ctx context.Context) (sets.Set[string], error) {
-	moved := sets.New[string]()
-	found, err := m.definitions(ctx)
-	for _, d := range found {
-		for _, version := range d.served() {
-			moved.Insert(version + "." + m.config.Group)
-		}
-	}
-	return moved, err
 }
 
 // serviceOf returns the namespace and name of a Service, or "" for none.

@@ -164,11 +164,7 @@ func TestCheckWritten(t *testing.T) {
 			var state State
 			require.NoError(t, json.Unmarshal([]byte("{"+test.state+"}"), &state))
 			err := planned.checkWritten(t.Context(), state)
-			if test.want == "" {
-				require.NoError(t, err)
-			} else {
-				require.EqualError(t, err, test.want)
-			}
+			requireError(t, test.want, err)
 		})
 	}
 }

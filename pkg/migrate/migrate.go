@@ -90,7 +90,7 @@ type Config struct {
 	RaiseRevision bool
 	// DiscardWritten lets Back and Finish overwrite and delete what was written at kube-apiserver past the server.
 	DiscardWritten bool
-	// Report, if set, is called with the progress.
+	// Report is called with the progress.
 	Report func(Progress)
 }
 
@@ -125,9 +125,6 @@ type Migration struct {
 // New returns a Migration. It sends no request yet.
 func New(config Config) (*Migration, error) {
 	m := &Migration{config: config}
-	if m.config.Report == nil {
-		m.config.Report = func(Progress) {}
-	}
 	// By default a client sends five requests a second, and writes of others would wait for that.
 	// kube-apiserver bounds the requests itself.
 	m.config.Cluster = rest.CopyConfig(config.Cluster)

@@ -362,9 +362,6 @@ func (m *Migration) beginReverse(ctx context.Context) error {
 	if m.state.Registered, err = m.registered(ctx); err != nil {
 		return err
 	}
-	if found, err = m.definitions(ctx); err != nil {
-		return err
-	}
 	if m.state.Definitions, err = m.digests(found); err != nil {
 		return err
 	}

@@ -218,11 +218,7 @@ func TestBackAfterDefinitionWasDeleted(t *testing.T) {
 		scene := usualScene()
 		scene.inDefinition(`"metadata": {`, `"metadata": {"uid": "`+uid+`", `)
 		m := backFrom(t, scene, `"definitions": {"things.example.com": {"uid": "1"}}`)
-		if err := m.resumeReverse(t.Context()); want != "" {
-			require.EqualError(t, err, want)
-		} else {
-			require.NoError(t, err)
-		}
+		requireError(t, want, m.resumeReverse(t.Context()))
 	}
 }
 

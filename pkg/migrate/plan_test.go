@@ -185,6 +185,16 @@ func (refusingDecoder) Decode([]byte, *schema.GroupVersionKind, runtime.Object) 
 	return nil, nil, errors.New("unknown field")
 }
 
+// requireError requires an error with this text, or none if that is empty.
+func requireError(t *testing.T, want string, err error) {
+	t.Helper()
+	if want == "" {
+		require.NoError(t, err)
+	} else {
+		require.ErrorContains(t, err, want)
+	}
+}
+
 // causes returns the findings with one of some reasons.
 func causes(findings []Finding, reasons ...Reason) (found []string) {
 	for _, finding := range findings {

@@ -83,21 +83,6 @@ func (m *Migration) kubeRevision(ctx context.Context) (int64, error) {
 	return revisionOf(list.GetResourceVersion())
 }
 
-// raiseServer raises the revision of the server's etcd above a goal.
-func (m *Migration) raiseServer(ctx context.Context, goal int64) error {
-	now, err := m.serverRevision(ctx)
-	if err != nil {
-		return err
-	}
-	return m.raiseAbove(ctx, "the server's etcd", now, goal, func(ctx context.Context, _ int) (int64, error) {
-		response, err := m.write(ctx, clientv3.OpPut(m.revisionKey(), ""))
-		if err != nil {
-			return 0, err
-		}
-		return response.Header.Revision, nil
-	})
-}
-
 // raiseKube raises the revision of kube-apiserver's etcd above the server's. ahead is the number of further writes that
 // it leaves room for. If only kube-apiserver can reach its etcd, raiseKube changes ConfigMaps.
 func (m *Migration) raiseKube(ctx context.Context, ahead int64) error {
@@ -150,10 +135,21 @@ func (m *Migration) beginHistory(ctx context.Context) error {
 	if err != nil || goal < m.historyStart {
 		return err // This process has come that far already.
 	}
-	if err := m.raiseServer(ctx, goal); err != nil {
+	now, err := m.serverRevision(ctx)
+	if err != nil {
 		return err
 	}
-	now, err := m.endHistory(ctx, 0)
+	err = m.raiseAbove(ctx, "the server's etcd", now, goal, func(ctx context.Context, _ int) (int64, error) {
+		response, err := m.write(ctx, clientv3.OpPut(m.revisionKey(), ""))
+		if err != nil {
+			return 0, err
+		}
+		return response.Header.Revision, nil
+	})
+	if err != nil {
+		return err
+	}
+	now, err = m.endHistory(ctx, 0)
 	if err != nil {
 		return err
 	}

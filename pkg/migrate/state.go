@@ -268,24 +268,15 @@ func (m *meter) add(size int) bool {
 	return true
 }
 
-// beginPass begins to measure a pass over all objects.
-func (m *Migration) beginPass(ctx context.Context, moves []move) error {
-	m.meter = meter{started: time.Now(), reported: time.Now()}
-	for _, move := range moves {
-		_, count, err := m.revisionNow(ctx, move.from)
-		if err != nil {
-			return err
-		}
-		m.meter.Total += max(count, 0)
-	}
-	return nil
-}
-
-// countObject counts an object of the present pass, and tells how far the pass is once a second.
+// countObject counts an object of the present pass, and tells how far the pass is once a second, also to other processes.
+// It ignores errors of that: either the next report succeeds, or the next step fails for the same reason.
 func (m *Migration) countObject(ctx context.Context, size int) {
-	if m.meter.add(size) {
-		m.config.Report(m.meter.Progress)
-		m.saveProgress(ctx, m.meter.Progress)
+	if !m.meter.add(size) {
+		return
+	}
+	m.config.Report(m.meter.Progress)
+	if content, err := json.Marshal(m.meter.Progress); err == nil {
+		_, _ = m.write(ctx, clientv3.OpPut(m.progressKey(), string(content)))
 	}
 }
 
@@ -294,14 +285,6 @@ func (m *Migration) progressKey() string { return m.config.StateKey + ".progress
 
 // revisionKey returns the key whose writes raise the revision of the server's etcd.
 func (m *Migration) revisionKey() string { return m.config.StateKey + ".revision" }
-
-// saveProgress tells other processes how far this one is. It ignores errors: either the next report
-// succeeds, or the next step fails for the same reason.
-func (m *Migration) saveProgress(ctx context.Context, progress Progress) {
-	if content, err := json.Marshal(progress); err == nil {
-		_, _ = m.write(ctx, clientv3.OpPut(m.progressKey(), string(content)))
-	}
-}
 
 // readProgress returns the progress that was saved after the state, or nil.
 func (m *Migration) readProgress(ctx context.Context, revision int64) (*Progress, error) {

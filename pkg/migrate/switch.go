@@ -153,19 +153,23 @@ func (m *Migration) checkReturned(ctx context.Context) error {
 	})
 }
 
-// giveAllBack returns when all APIServices are kube-apiserver's own again. While one leads to a server that follows
-// new versions, that server may register one again that has been given back.
+// giveAllBack gives one APIService after the other back, and returns when all are kube-apiserver's own again. While one
+// leads to a server that follows new versions, that server may register one again that has been given back.
 func (m *Migration) giveAllBack(ctx context.Context) error {
 	var refused error
-	err := eventually(ctx, availableTimeout*time.Duration(1+len(m.config.APIServices)), func(ctx context.Context) error {
+	timeout := availableTimeout * time.Duration(1+len(m.config.APIServices)) / 2
+	err := eventually(ctx, timeout, func(ctx context.Context) error {
 		for _, name := range m.config.APIServices {
 			err := m.giveBack(ctx, name)
+			if err != nil {
+				err = fmt.Errorf("giving the APIService %s back to kube-apiserver: %w", name, err)
+			}
 			if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 				refused = err
 				return nil // The next attempt would be refused, too, while writes wait.
 			}
 			if err != nil {
-				return fmt.Errorf("giving the APIService %s back to kube-apiserver: %w", name, err)
+				return err
 			}
 		}
 		return nil
