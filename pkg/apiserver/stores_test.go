@@ -43,7 +43,7 @@ func TestStoresWriteWhatTheServerWrites(t *testing.T) {
 				t.Fatal("got no stores")
 			}
 			for _, store := range stores {
-				key := value.DefaultContext(store.Key("namespace", "name"))
+				key := value.DefaultContext(store.Prefix + "name")
 				stored, err := store.Transformer.TransformToStorage(t.Context(), []byte("k8s\x00value"), key)
 				if err != nil || etcd.ValueIsSealed(stored) != test.sealed {
 					t.Errorf("%s: got %q (%v)", store.GroupResource, stored, err)

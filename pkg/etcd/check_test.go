@@ -25,6 +25,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -39,22 +40,17 @@ func writtenDatabase(t *testing.T) (config Config, database string) {
 	for i := range 300 {
 		key := fmt.Sprintf("key-%d", i%100)
 		response, err := client.Put(t.Context(), key, string(SealValue(key, bytes.Repeat([]byte{byte(i)}, 100+i))))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		revision = response.Header.Revision
 	}
-	if _, err := client.Compact(t.Context(), revision-120, clientv3.WithCompactPhysical()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Delete(t.Context(), "key-1", clientv3.WithPrefix()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := client.Compact(t.Context(), revision-120, clientv3.WithCompactPhysical())
+	require.NoError(t, err)
+	_, err = client.Delete(t.Context(), "key-1", clientv3.WithPrefix())
+	require.NoError(t, err)
 	// Etcd stores with a value which revision it has, but not with a deletion: that the
 	// last revision has changed can't be told of one.
-	if _, err := client.Put(t.Context(), "last", string(SealValue("last", nil))); err != nil {
-		t.Fatal(err)
-	}
+	_, err = client.Put(t.Context(), "last", string(SealValue("last", nil)))
+	require.NoError(t, err)
 	waitForStorageVersion(t, etcd)
 	closed(t, etcd)
 	return config, config.path(databaseFile)
@@ -63,9 +59,7 @@ func writtenDatabase(t *testing.T) (config Config, database string) {
 func TestDamagedDatabases(t *testing.T) {
 	original, path := writtenDatabase(t)
 	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	size := os.Getpagesize()
 	for name, test := range map[string]struct {
 		damage func([]byte) []byte
@@ -86,13 +80,9 @@ func TestDamagedDatabases(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
-			if err := os.CopyFS(config.Dir, os.DirFS(original.Dir)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.CopyFS(config.Dir, os.DirFS(original.Dir)))
 			database := config.path(databaseFile)
-			if err := os.WriteFile(database, test.damage(bytes.Clone(good)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(database, test.damage(bytes.Clone(good)), 0o600))
 			_, startErr := config.Start(t.Context())
 			_, saveErr := saveFile(t.Context(), config, filepath.Join(t.TempDir(), "snapshot"))
 			for _, err := range []error{startErr, saveErr} {
@@ -109,13 +99,9 @@ func TestDamagedDatabases(t *testing.T) {
 func TestRandomDamage(t *testing.T) {
 	_, path := writtenDatabase(t)
 	intact, err := readDatabase(path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	good = good[:intact.Size]
 	size, found := os.Getpagesize(), 0
 	pages := len(good) / size
@@ -131,9 +117,7 @@ func TestRandomDamage(t *testing.T) {
 			copy(damaged[random.IntN(pages)*size:][:size], good[random.IntN(pages)*size:])
 		}
 		file := filepath.Join(t.TempDir(), "db")
-		if err := os.WriteFile(file, damaged, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, damaged, 0o600))
 		if _, err := readDatabase(file, nil); err != nil {
 			found++
 		}
@@ -152,13 +136,9 @@ func TestADamagedLog(t *testing.T) {
 		t.Fatal(logs, err)
 	}
 	content, err := os.ReadFile(logs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	content[bytes.Index(content, []byte("key-50"))] ^= 1
-	if err := os.WriteFile(logs[0], content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(logs[0], content, 0o600))
 	_, err = config.Start(t.Context())
 	if err == nil || !strings.HasPrefix(err.Error(), "starting the embedded etcd in "+config.Dir+": ") || !strings.HasSuffix(err.Error(), "; if its files are damaged, "+restoreAdvice) {
 		t.Errorf("got error %v", err)

@@ -26,15 +26,8 @@ import (
 // CheckTransactions returns an error if the backend of a client has no transactions of several
 // keys, as kine has none. It writes nothing.
 func CheckTransactions(ctx context.Context, client *clientv3.Client, key string) error {
-	absent := func(key string) *etcdserverpb.Compare {
-		return &etcdserverpb.Compare{Key: []byte(key), Target: etcdserverpb.Compare_CREATE, Result: etcdserverpb.Compare_EQUAL, TargetUnion: &etcdserverpb.Compare_CreateRevision{}}
-	}
-	read := []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestRange{RequestRange: &etcdserverpb.RangeRequest{Key: []byte(key)}}}}
-	_, err := etcdserverpb.NewKVClient(client.ActiveConnection()).Txn(ctx, &etcdserverpb.TxnRequest{
-		Compare: []*etcdserverpb.Compare{absent(key + "/a"), absent(key + "/b")},
-		Success: read,
-		Failure: read,
-	})
+	absent := func(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
+	_, err := client.Txn(ctx).If(absent(key+"/a"), absent(key+"/b")).Then(clientv3.OpGet(key)).Else(clientv3.OpGet(key)).Commit()
 	return err
 }
 

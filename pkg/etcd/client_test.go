@@ -22,6 +22,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -43,14 +44,10 @@ func (limited) Txn(_ context.Context, txn *etcdserverpb.TxnRequest) (*etcdserver
 func TestCheckTransactions(t *testing.T) {
 	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
 	member, err := config.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = member.Close() }()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	server := grpc.NewServer()
 	etcdserverpb.RegisterKVServer(server, limited{})
 	go func() { _ = server.Serve(listener) }()
@@ -61,9 +58,7 @@ func TestCheckTransactions(t *testing.T) {
 		"http://" + listener.Addr().String(): "rpc error: code = Unknown desc = unsupported transaction",
 	} {
 		client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer func() { _ = client.Close() }()
 		got := ""
 		if err := CheckTransactions(t.Context(), client, "/registry/health"); err != nil {

@@ -71,9 +71,6 @@ type Config struct {
 	// QuotaBytes is the size of the database above which etcd raises an alarm
 	// and refuses writes.
 	QuotaBytes int64
-
-	// free replaces freeBytes in tests.
-	free func(dir string) (int64, error)
 }
 
 // errExternal is the error of everything that needs an etcd in the process, if there is

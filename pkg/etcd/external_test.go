@@ -21,6 +21,8 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // A program that is built for external etcds links nothing of the etcd server.
@@ -29,9 +31,7 @@ func TestExternalBuild(t *testing.T) {
 	linked := func(flags ...string) []string {
 		args := append(append([]string{"list", "-deps"}, flags...), "../../cmd/apiserver")
 		packages, err := exec.CommandContext(t.Context(), "go", args...).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return server.FindAllString(string(packages), -1)
 	}
 	if got := linked(); !slices.Contains(got, "go.etcd.io/etcd/server/v3/embed") {

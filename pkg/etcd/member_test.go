@@ -21,10 +21,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
 )
@@ -35,19 +36,13 @@ func killedBeforeItsFirstCommit(t *testing.T, config Config) {
 	t.Helper()
 	mkdir(t, config.path(dataDir))
 	log, err := wal.Create(zap.NewNop(), config.path(walDir), []byte{8, 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, log.Close())
 }
 
 func mkdir(t *testing.T, path string) {
 	t.Helper()
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(path, 0o700))
 }
 
 // TestAFirstStartAfterAKill starts with the remains of an interrupted first start.
@@ -63,9 +58,8 @@ func TestAFirstStartAfterAKill(t *testing.T) {
 			prepare(t, config)
 			closed(t, start(t, config))
 			defer closed(t, start(t, config))
-			if _, err := newClient(t, config).Put(t.Context(), "key", "value"); err != nil {
-				t.Error(err)
-			}
+			_, err := newClient(t, config).Put(t.Context(), "key", "value")
+			assert.NoError(t, err)
 		})
 	}
 }
@@ -75,9 +69,7 @@ func TestAStartEndsWithItsContext(t *testing.T) {
 	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
 	killedBeforeItsFirstCommit(t, config)
 	lock, err := config.tryLock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	told := errors.New("told to stop")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(time.Second, func() { cancel(told) })
@@ -90,15 +82,10 @@ func TestAStartEndsWithItsContext(t *testing.T) {
 func TestADatabaseWithoutItsLog(t *testing.T) {
 	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
 	etcd := start(t, config)
-	if _, err := newClient(t, config).Put(t.Context(), "key", "value"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := newClient(t, config).Put(t.Context(), "key", "value")
+	require.NoError(t, err)
 	closed(t, etcd)
-	if err := os.RemoveAll(config.path(walDir)); err != nil {
-		t.Fatal(err)
-	}
-	_, err := config.Start(t.Context())
-	if want := "the data directory " + config.Dir + " has an etcd without a write-ahead log: put the log back, or "; err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("got error %v, want %s", err, want)
-	}
+	require.NoError(t, os.RemoveAll(config.path(walDir)))
+	_, err = config.Start(t.Context())
+	assert.ErrorContains(t, err, "the data directory "+config.Dir+" has an etcd without a write-ahead log: put the log back, or ")
 }

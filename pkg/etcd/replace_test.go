@@ -20,6 +20,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A directory is out of date once a server has run on another one with its snapshot. No
@@ -33,21 +36,16 @@ func TestReplacedDirectories(t *testing.T) {
 		t.Helper()
 		want := "the data directory " + config.Dir + " is out of use: a snapshot was restored into " + by.Dir +
 			", and a server has served from that: name " + by.Dir + " with --data-dir; to go back to the old objects, delete the file " + config.path(replacedByFile)
-		if _, err := config.Start(t.Context()); err == nil || err.Error() != want {
-			t.Errorf("a server of %s gets the error %v, want %s", config.Dir, err, want)
-		}
-		if _, err := saveFile(t.Context(), config, filepath.Join(t.TempDir(), "snapshot")); err == nil || err.Error() != want {
-			t.Errorf("a snapshot of %s gets the error %v, want %s", config.Dir, err, want)
-		}
+		_, err := config.Start(t.Context())
+		assert.EqualError(t, err, want)
+		_, err = saveFile(t.Context(), config, filepath.Join(t.TempDir(), "snapshot"))
+		assert.EqualError(t, err, want)
 	}
 	restored := func(config Config, old string) {
 		t.Helper()
-		if _, err := restore(config, path); err != nil {
-			t.Fatal(err)
-		}
-		if err := config.Replace(old); err != nil {
-			t.Fatal(err)
-		}
+		_, err := restore(config, path)
+		require.NoError(t, err)
+		require.NoError(t, config.Replace(old))
 	}
 
 	closed(t, start(t, first))
@@ -63,9 +61,7 @@ func TestReplacedDirectories(t *testing.T) {
 	refused(second, third)
 	closed(t, start(t, third))
 
-	if err := os.Remove(second.path(replacedByFile)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(second.path(replacedByFile)))
 	closed(t, start(t, second))
 }
 
@@ -75,12 +71,9 @@ func TestATrialReplacesNothing(t *testing.T) {
 	running := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
 	trial := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
 	etcd := start(t, running)
-	if _, err := restore(trial, path); err != nil {
-		t.Fatal(err)
-	}
-	if err := trial.Replace(running.Dir); err != nil {
-		t.Fatal(err)
-	}
+	_, err := restore(trial, path)
+	require.NoError(t, err)
+	require.NoError(t, trial.Replace(running.Dir))
 	closed(t, start(t, trial))
 	closed(t, etcd)
 	closed(t, start(t, running))

@@ -179,14 +179,9 @@ func (m Member) RestoreOnce(revision int64, in io.Reader, total int64, progress 
 // once makes a new directory with restore, and puts it in the place of dir.
 func once(dir string, revision int64, restore func(dir string) (Snapshot, error)) (Snapshot, bool, error) {
 	before, work := fmt.Sprintf("%s.before-%d", dir, revision), dir+".restored"
-	kept, err := exists(before)
-	if err != nil {
-		return Snapshot{}, false, err
-	}
-	if kept {
-		if restored, err := exists(dir); err != nil || restored {
-			return Snapshot{}, false, err
-		}
+	kept := fileutil.Exist(before)
+	if kept && fileutil.Exist(dir) {
+		return Snapshot{}, false, nil
 	}
 	// The remains of an interrupted run are useless.
 	if err := os.RemoveAll(work); err != nil {
@@ -206,12 +201,4 @@ func once(dir string, revision int64, restore func(dir string) (Snapshot, error)
 		}
 	}
 	return snapshot, true, rename(work, dir)
-}
-
-func exists(path string) (bool, error) {
-	_, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }

@@ -22,7 +22,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // entries returns the entries of a directory's parent.
@@ -56,9 +57,7 @@ func TestRestoreOnce(t *testing.T) {
 			test.prepare(t, config.Dir)
 			for again := range 2 {
 				file, err := os.Open(path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				_, restored, err := config.RestoreOnce(revision, file, 0, noProgress)
 				if err != nil || restored != (again == 0) {
 					t.Fatalf("got %t, %v", restored, err)
@@ -66,26 +65,16 @@ func TestRestoreOnce(t *testing.T) {
 				etcd := start(t, config)
 				client := newClient(t, config)
 				if again == 0 {
-					if diff := cmp.Diff(want, content(t, client)); diff != "" {
-						t.Errorf("unexpected keys (-want +got):\n%s", diff)
-					}
+					assert.Equal(t, want, content(t, client))
 				}
 				response, err := client.Put(t.Context(), "key-0", "later")
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := response.Header.Revision; got != revision+1+int64(again) {
-					t.Errorf("got revision %d", got)
-				}
+				require.NoError(t, err)
+				assert.Equal(t, revision+1+int64(again), response.Header.Revision)
 				closed(t, etcd)
 			}
 			kept := fmt.Sprintf("data.before-%d", revision)
-			if diff := cmp.Diff([]string{"data", kept}, entries(t, config.Dir)); diff != "" {
-				t.Errorf("unexpected files (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(test.kept, files(t, filepath.Join(filepath.Dir(config.Dir), kept))); diff != "" {
-				t.Errorf("unexpected files of the old directory (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, []string{"data", kept}, entries(t, config.Dir))
+			assert.Equal(t, test.kept, files(t, filepath.Join(filepath.Dir(config.Dir), kept)))
 		})
 	}
 }
@@ -94,9 +83,7 @@ func TestRestoreOnce(t *testing.T) {
 func TestRestoreOnceRefuses(t *testing.T) {
 	path, _ := saved(t)
 	snapshot, err := ReadFile(path, noProgress, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config := Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: testQuota}
 	cluster := "a=https://a.example.com:2380,b=https://b.example.com:2380"
 	early := fmt.Sprintf("the revision %[1]d is not later than that of the snapshot, %[1]d: use the number of microseconds since 1970", snapshot.Revision)
@@ -120,16 +107,10 @@ func TestRestoreOnceRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file, err := os.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer file.Close()
-			if err := test.restore(file); err == nil || err.Error() != test.want {
-				t.Errorf("got error %v, want %s", err, test.want)
-			}
-			if diff := cmp.Diff([]string{"data"}, entries(t, config.Dir)); diff != "" {
-				t.Errorf("unexpected files (-want +got):\n%s", diff)
-			}
+			assert.EqualError(t, test.restore(file), test.want)
+			assert.Equal(t, []string{"data"}, entries(t, config.Dir))
 		})
 	}
 	closed(t, running)

@@ -185,10 +185,11 @@ func verify(path string, progress Progress) (string, error) {
 		return "", errors.New("has no hash at its end: it is truncated, or not a file of \"snapshot save\"; use another one")
 	}
 	database, end := sha256.New(), make([]byte, sha256.Size)
-	if _, err := io.CopyN(&counter{database, progress, 0, info.Size()}, file, info.Size()-sha256.Size); err != nil {
-		return "", fmt.Errorf("can't be read: %w", err)
+	_, err = io.CopyN(&counter{database, progress, 0, info.Size()}, file, info.Size()-sha256.Size)
+	if err == nil {
+		_, err = io.ReadFull(file, end)
 	}
-	if _, err := io.ReadFull(file, end); err != nil {
+	if err != nil {
 		return "", fmt.Errorf("can't be read: %w", err)
 	}
 	sum := database.Sum(nil)

@@ -29,7 +29,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -45,26 +46,21 @@ func saved(t *testing.T) (path string, keys map[string]string) {
 	defer closed(t, etcd)
 	client := newClient(t, config)
 	for i := range 10 {
-		if _, err := client.Put(t.Context(), fmt.Sprintf("key-%d", i), strings.Repeat("x", i)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := client.Put(t.Context(), fmt.Sprintf("key-%d", i), strings.Repeat("x", i))
+		require.NoError(t, err)
 	}
-	if _, err := client.Delete(t.Context(), "key-3"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := client.Delete(t.Context(), "key-3")
+	require.NoError(t, err)
 	path = filepath.Join(t.TempDir(), "snapshot")
-	if _, err := saveFile(t.Context(), config, path); err != nil {
-		t.Fatal(err)
-	}
+	_, err = saveFile(t.Context(), config, path)
+	require.NoError(t, err)
 	return path, content(t, client)
 }
 
 func content(t *testing.T, client *clientv3.Client) map[string]string {
 	t.Helper()
 	response, err := client.Get(t.Context(), "key", clientv3.WithPrefix())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	keys := map[string]string{}
 	for _, kv := range response.Kvs {
 		keys[string(kv.Key)] = string(kv.Value)
@@ -105,9 +101,7 @@ func TestASnapshotHasWhatWasAcknowledged(t *testing.T) {
 		// The last writes are in the write-ahead log only.
 		"of a server that was killed at once": {early: true, prepare: func(t *testing.T, config Config, _ func()) Config {
 			killed := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
-			if err := os.CopyFS(killed.path(dataDir), os.DirFS(config.path(dataDir))); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.CopyFS(killed.path(dataDir), os.DirFS(config.path(dataDir))))
 			return killed
 		}},
 	} {
@@ -122,9 +116,7 @@ func TestASnapshotHasWhatWasAcknowledged(t *testing.T) {
 			for i := range writes {
 				key := fmt.Sprintf("key-%d", i)
 				response, err := client.Put(t.Context(), key, "value")
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				want[key], revision = "value", response.Header.Revision
 			}
 			if !test.early {
@@ -133,9 +125,7 @@ func TestASnapshotHasWhatWasAcknowledged(t *testing.T) {
 			config = test.prepare(t, config, stop)
 			path := filepath.Join(t.TempDir(), "snapshot")
 			snapshot, err := saveFile(t.Context(), config, path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if snapshot.Revision != revision || snapshot.Keys != writes {
 				t.Errorf("got %+v, want revision %d, %d keys", snapshot, revision, writes)
 			}
@@ -144,13 +134,10 @@ func TestASnapshotHasWhatWasAcknowledged(t *testing.T) {
 			}
 
 			restored := Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: testQuota}
-			if _, err := restore(restored, path); err != nil {
-				t.Fatal(err)
-			}
+			_, err = restore(restored, path)
+			require.NoError(t, err)
 			defer closed(t, start(t, restored))
-			if diff := cmp.Diff(want, content(t, newClient(t, restored))); diff != "" {
-				t.Errorf("unexpected keys (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, want, content(t, newClient(t, restored)))
 		})
 	}
 }
@@ -179,14 +166,11 @@ func TestARestoredDatabaseIsLater(t *testing.T) {
 	var seen int64
 	for range 2 {
 		config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
-		if _, err := restore(config, path); err != nil {
-			t.Fatal(err)
-		}
+		_, err := restore(config, path)
+		require.NoError(t, err)
 		etcd := start(t, config)
 		client := newClient(t, config)
-		if diff := cmp.Diff(want, content(t, client)); diff != "" {
-			t.Errorf("unexpected keys (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, want, content(t, client))
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		watch := <-client.Watch(ctx, "key", clientv3.WithPrefix(), clientv3.WithRev(seen+1))
 		cancel()
@@ -195,9 +179,7 @@ func TestARestoredDatabaseIsLater(t *testing.T) {
 		}
 		for i := range 10 {
 			response, err := client.Put(t.Context(), fmt.Sprintf("key-%d", i), "lost")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if response.Header.Revision <= seen {
 				t.Errorf("revision %d comes after %d", response.Header.Revision, seen)
 			}
@@ -215,9 +197,7 @@ func TestLaterThanAll(t *testing.T) {
 		"one of a database from the future": {1_700_000_000_000_001, 1_700_001_000_000_001},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := laterThanAll(test.revision, now); got != test.want {
-				t.Errorf("got %d, want %d", got, test.want)
-			}
+			assert.Equal(t, test.want, laterThanAll(test.revision, now))
 		})
 	}
 }
@@ -226,13 +206,9 @@ func TestLaterThanAll(t *testing.T) {
 func TestBadSnapshots(t *testing.T) {
 	path, _ := saved(t)
 	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	snapshot, err := ReadFile(path, noProgress, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const noHash = `it has no hash at its end: it is truncated, or not a file of "snapshot save"; use another one`
 	for name, test := range map[string]struct {
 		content []byte
@@ -250,19 +226,13 @@ func TestBadSnapshots(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "snapshot")
-			if err := os.WriteFile(path, test.content, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := ReadFile(path, noProgress, nil); err == nil || !strings.HasPrefix(err.Error(), "the snapshot "+path+" can't be used: "+test.want) {
-				t.Errorf("got error %v, want %s", err, test.want)
-			}
+			require.NoError(t, os.WriteFile(path, test.content, 0o600))
+			_, err = ReadFile(path, noProgress, nil)
+			assert.ErrorContains(t, err, "the snapshot "+path+" can't be used: "+test.want)
 			config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
-			if _, err := restore(config, path); err == nil || !strings.HasPrefix(err.Error(), "the snapshot can't be used: "+test.want) {
-				t.Errorf("got error %v, want %s", err, test.want)
-			}
-			if diff := cmp.Diff([]string{lockFile}, files(t, config.Dir)); diff != "" {
-				t.Errorf("a refused snapshot has left files (-want +got):\n%s", diff)
-			}
+			_, err = restore(config, path)
+			assert.ErrorContains(t, err, "the snapshot can't be used: "+test.want)
+			assert.Equal(t, []string{lockFile}, files(t, config.Dir))
 		})
 	}
 }
@@ -276,9 +246,7 @@ func flipped(content []byte, at int) []byte {
 func files(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var names []string
 	for _, entry := range entries {
 		names = append(names, entry.Name())
@@ -300,21 +268,16 @@ func TestRestoreRefusesADirectory(t *testing.T) {
 		"of a stopped server": {func(t *testing.T, config Config) { closed(t, start(t, config)) },
 			"the data directory %s is not empty, but has \"etcd\"" + fix},
 		"of somebody else": {func(t *testing.T, config Config) {
-			if err := os.WriteFile(filepath.Join(config.Dir, "letters"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(config.Dir, "letters"), nil, 0o600))
 		}, "the data directory %s is not empty, but has \"letters\"" + fix},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
 			test.prepare(t, config)
 			before := append(files(t, config.Dir), lockFile)
-			if _, err := restore(config, path); err == nil || err.Error() != fmt.Sprintf(test.want, config.Dir) {
-				t.Errorf("got error %v, want %s", err, test.want)
-			}
-			if diff := cmp.Diff(sets.New(before...), sets.New(files(t, config.Dir)...)); diff != "" {
-				t.Errorf("the directory has changed (-before +after):\n%s", diff)
-			}
+			_, err := restore(config, path)
+			assert.EqualError(t, err, fmt.Sprintf(test.want, config.Dir))
+			assert.Equal(t, sets.New(before...), sets.New(files(t, config.Dir)...))
 		})
 	}
 }
@@ -325,22 +288,15 @@ func TestRestoreIntoAUsedVolume(t *testing.T) {
 	path, want := saved(t)
 	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
 	for _, directory := range []string{"lost+found", filepath.Join(restoreDir, "member")} {
-		if err := os.MkdirAll(config.path(directory), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(config.path(directory), 0o700))
 	}
 	for _, file := range []string{socketFile, lockFile} {
-		if err := os.WriteFile(config.path(file), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(config.path(file), nil, 0o600))
 	}
-	if _, err := restore(config, path); err != nil {
-		t.Fatal(err)
-	}
+	_, err := restore(config, path)
+	require.NoError(t, err)
 	defer closed(t, start(t, config))
-	if diff := cmp.Diff(want, content(t, newClient(t, config))); diff != "" {
-		t.Errorf("unexpected keys (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, want, content(t, newClient(t, config)))
 }
 
 // TestAFailedSaveLeavesTheOldFile saves where nothing can be read, and where
@@ -349,27 +305,19 @@ func TestAFailedSaveLeavesTheOldFile(t *testing.T) {
 	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "snapshot")
-	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
 	_, err := saveFile(t.Context(), config, path)
-	if want := "there is no database of an embedded etcd in " + config.Dir + ": name the server's data directory with --data-dir, and run this as the same user ("; err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("got error %v, want %s", err, want)
-	}
+	assert.ErrorContains(t, err, "there is no database of an embedded etcd in "+config.Dir+": name the server's data directory with --data-dir, and run this as the same user (")
 
 	defer closed(t, start(t, config))
 	err = config.Save(t.Context(), failingWriter{}, noProgress)
-	if want := "writing the snapshot: the disk is full"; err == nil || err.Error() != want {
-		t.Errorf("got error %v, want %s", err, want)
-	}
+	assert.EqualError(t, err, "writing the snapshot: the disk is full")
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := saveFile(canceled, config, path); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
-	if diff := cmp.Diff([]string{"snapshot"}, files(t, dir)); diff != "" {
-		t.Errorf("unexpected files (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, []string{"snapshot"}, files(t, dir))
 	if content, err := os.ReadFile(path); err != nil || string(content) != "old" {
 		t.Errorf("the file has changed to %q (%v)", content, err)
 	}
@@ -391,17 +339,14 @@ func TestProgress(t *testing.T) {
 		}
 		last, total = done, of
 	}
-	if err := config.Save(t.Context(), &file, progress); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, config.Save(t.Context(), &file, progress))
 	if size := int64(file.Len()); last != size || total != size {
 		t.Errorf("saving ends at %d of %d, want %d", last, total, size)
 	}
 	last = 0
 	restored := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
-	if _, err := restored.Restore(io.MultiReader(&file), 12345, progress); err != nil {
-		t.Fatal(err)
-	}
+	_, err := restored.Restore(io.MultiReader(&file), 12345, progress)
+	require.NoError(t, err)
 	if last%sectorSize != 32 || total != 12345 {
 		t.Errorf("restoring ends at %d of %d", last, total)
 	}

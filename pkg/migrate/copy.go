@@ -21,7 +21,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"path"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -37,6 +37,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
 )
 
 const (
@@ -97,8 +98,8 @@ func (m *Migration) copyOne(ctx context.Context, move move, to target, key strin
 // position says how far the objects of a resource have been compared. At its revision, all objects
 // were equal but the pending ones.
 type position struct {
-	revision         string
-	objects, deleted int
+	revision string
+	objects  int
 	// pending are objects, as namespace/name, that have been written since they were compared.
 	pending sets.Set[string]
 	// notable are the objects that the state is to name.
@@ -117,9 +118,15 @@ func (m *Migration) copy(ctx context.Context, move move, to target) (*position, 
 	if err := m.save(ctx); err != nil {
 		return nil, err
 	}
+	there, err := to.all(ctx, move)
+	if err != nil {
+		return nil, err
+	}
+	found := newPosition("")
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
-	found, err := m.compare(ctx, move, to, func(key string, before *held, after *wanted) error {
+	write := func(key string, before *held, after *wanted) error {
+		found.pending.Insert(key)
 		group.Go(func() error {
 			if err := to.write(ctx, move, key, before, after); err != nil {
 				return fmt.Errorf("writing %s %s: %w", move.GroupResource, key, err)
@@ -127,21 +134,6 @@ func (m *Migration) copy(ctx context.Context, move move, to target) (*position, 
 			return nil
 		})
 		return context.Cause(ctx)
-	})
-	// The first failure has canceled the rest.
-	if failed := group.Wait(); failed != nil {
-		return nil, failed
-	}
-	return found, err
-}
-
-// compare calls a function for each object that differs in a target, or exists in one place only.
-// Its last argument is nil for objects that only the target has.
-func (m *Migration) compare(ctx context.Context, move move, to target, differs func(key string, before *held, after *wanted) error) (*position, error) {
-	found := newPosition("")
-	there, err := to.all(ctx, move)
-	if err != nil {
-		return nil, err
 	}
 	found.revision, err = m.list(ctx, move.from, func(object *unstructured.Unstructured) error {
 		found.objects++
@@ -158,42 +150,51 @@ func (m *Migration) compare(ctx context.Context, move move, to target, differs f
 		if err != nil {
 			return fmt.Errorf("the object %s: %w", key, err)
 		}
-		m.meter.add(after.size)
+		m.countObject(ctx, after.size)
 		if before != nil && before.content == after.content {
 			return nil
 		}
-		found.pending.Insert(key)
-		return differs(key, before, &after)
+		return write(key, before, &after)
 	})
-	if err != nil {
-		return nil, err
-	}
-	for key, before := range there {
-		found.deleted++
-		found.pending.Insert(key)
-		if err := differs(key, &before, nil); err != nil {
-			return nil, err
+	if err == nil {
+		for key, before := range there {
+			if err = write(key, &before, nil); err != nil {
+				break
+			}
 		}
 	}
-	return found, nil
+	// The first failure has canceled the rest.
+	if failed := group.Wait(); failed != nil {
+		return nil, failed
+	}
+	return found, err
+}
+
+// copyPass makes one pass over all objects of resources, and returns how many differed.
+func (m *Migration) copyPass(ctx context.Context, moves []move, to target) (positions map[string]*position, differed int, err error) {
+	m.meter = meter{started: time.Now(), reported: time.Now()}
+	for _, move := range moves {
+		_, count, err := m.revisionNow(ctx, move.from)
+		if err != nil {
+			return nil, 0, err
+		}
+		m.meter.Total += max(count, 0)
+	}
+	positions = map[string]*position{}
+	for _, move := range moves {
+		found, err := m.copy(ctx, move, to)
+		if err != nil {
+			return nil, 0, err
+		}
+		m.progress("%d %s: %d differed, and were copied or deleted", found.objects, move.GroupResource, len(found.pending))
+		positions[move.Resource] = found
+		differed += len(found.pending)
+	}
+	return positions, differed, nil
 }
 
 // errDiffers says that a target's objects differ from those that clients use.
 var errDiffers = errors.New("the server's objects differ from kube-apiserver's")
-
-// verify compares all objects, and returns errDiffers if some differ.
-func (m *Migration) verify(ctx context.Context, move move, to target) (*position, error) {
-	found, err := m.compare(ctx, move, to, func(string, *held, *wanted) error { return nil })
-	if err != nil || len(found.pending) == 0 {
-		return found, err
-	}
-	hint := ""
-	if m.state.Returning {
-		hint = "; a webhook or a policy may change or refuse what is written"
-	}
-	keys := sets.List(found.pending)
-	return nil, fmt.Errorf("%w: %d of %s, such as %v%s", errDiffers, len(keys), move.GroupResource, keys[:min(len(keys), maxNamed)], hint)
-}
 
 const (
 	// maxPasses is how often all objects are copied if their changes can't be followed.
@@ -207,20 +208,17 @@ const (
 )
 
 // keyOf returns the key of an object among those of its resource.
-func keyOf(object metav1.Object) string { return path.Join(object.GetNamespace(), object.GetName()) }
+func keyOf(object metav1.Object) string { return cache.MetaObjectToName(object).String() }
 
-// objectAt returns a client for an object, and its name.
-func objectAt(client dynamic.NamespaceableResourceInterface, key string) (dynamic.ResourceInterface, string) {
-	namespace, name := path.Split(key)
-	if namespace == "" {
-		return client, name
-	}
-	return client.Namespace(path.Clean(namespace)), name
+// clientOf returns a client for an object, and its name.
+func (m *Migration) clientOf(resource schema.GroupVersionResource, key string) (client dynamic.ResourceInterface, name string) {
+	namespace, name, _ := cache.SplitMetaNamespaceKey(key)
+	return m.dynamic.Resource(resource).Namespace(namespace), name
 }
 
 // get returns an object, or nil if there is none.
 func (m *Migration) get(ctx context.Context, from schema.GroupVersionResource, key string) (*unstructured.Unstructured, error) {
-	client, name := objectAt(m.dynamic.Resource(from), key)
+	client, name := m.clientOf(from, key)
 	object, err := client.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -313,7 +311,7 @@ func (m *Migration) copyAllObjects(ctx context.Context, moves []move, to target)
 	m.stopFollowing()
 	following, stop := context.WithCancel(ctx)
 	m.stopTails = stop
-	positions, tails := map[string]*position{}, map[string]*tail{}
+	tails := map[string]*tail{}
 	for _, move := range moves {
 		now, _, err := m.revisionNow(ctx, move.from)
 		if err != nil {
@@ -324,28 +322,23 @@ func (m *Migration) copyAllObjects(ctx context.Context, moves []move, to target)
 		}
 	}
 	for range 2 {
-		if err := m.beginPass(ctx, moves); err != nil {
+		for _, tail := range tails {
+			// What has changed so far is read now.
+			if _, _, err := tail.take(0); err != nil {
+				return err
+			}
+		}
+		positions, differed, err := m.copyPass(ctx, moves, to)
+		if err != nil {
 			return err
 		}
-		differed := 0
-		for _, move := range moves {
-			// What has changed so far is read now.
-			if _, _, err := tails[move.Resource].take(0); err != nil {
-				return err
-			}
-			found, err := m.copy(ctx, move, to)
-			if err != nil {
-				return err
-			}
-			m.progress("%d %s: %d copied, %d deleted", found.objects, move.GroupResource, len(found.pending)-found.deleted, found.deleted)
-			differed += len(found.pending)
-			found.tail, positions[move.Resource] = tails[move.Resource], found
-		}
-		if differed == 0 {
+		if m.positions = positions; differed == 0 {
 			break
 		}
 	}
-	m.positions = positions
+	for resource, position := range m.positions {
+		position.tail = tails[resource]
+	}
 	return nil
 }
 
@@ -416,24 +409,23 @@ func (m *Migration) copyFrozen(ctx context.Context, moves []move, to target) (ma
 	if err != nil || len(others) == 0 {
 		return positions, err
 	}
-	if err := m.beginPass(ctx, others); err != nil {
-		return nil, err
-	}
-	for _, move := range others {
-		if _, err := m.copy(ctx, move, to); err != nil {
+	// A write that was admitted before the freeze may come after the first pass. After that, nothing may differ.
+	var compared map[string]*position
+	for range 2 {
+		if compared, _, err = m.copyPass(ctx, others, to); err != nil {
 			return nil, err
 		}
 	}
-	// Nothing may have changed since. A write that was admitted before the freeze may have come
-	// after the first pass.
-	if err := m.beginPass(ctx, others); err != nil {
-		return nil, err
-	}
 	for _, move := range others {
-		if positions[move.Resource], err = m.verify(ctx, move, to); err != nil {
-			return nil, err
+		if differ := sets.List(compared[move.Resource].pending); len(differ) > 0 {
+			hint := ""
+			if m.state.Returning {
+				hint = "; a webhook or a policy may change or refuse what is written"
+			}
+			return nil, fmt.Errorf("%w: %d of %s, such as %v%s", errDiffers, len(differ), move.GroupResource, differ[:min(len(differ), maxNamed)], hint)
 		}
 	}
+	maps.Copy(positions, compared)
 	return positions, nil
 }
 

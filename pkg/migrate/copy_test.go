@@ -172,7 +172,7 @@ func TestCopyLate(t *testing.T) {
 	require.NoError(t, m.begin(t.Context(), Copying))
 	m.state.Revisions = map[string]string{"things": "6"}
 	for _, name := range []string{"gone", "kept"} {
-		_, err := m.config.Etcd.Put(t.Context(), store.Key("default", name), usualObject)
+		_, err := m.config.Etcd.Put(t.Context(), store.Prefix+"default/"+name, usualObject)
 		require.NoError(t, err)
 	}
 	require.NoError(t, m.copyLate(t.Context()))

@@ -23,7 +23,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -72,7 +71,7 @@ func (d definition) served() []string { return cluster.ServedVersions(&d, d.serv
 // servedByKube returns those that kube-apiserver itself serves.
 func (d definition) servedByKube() (names []string) {
 	for _, version := range d.Spec.Versions {
-		if version.Served && version.Name != BypassVersion {
+		if version.Served && version.Name != cluster.BypassVersion {
 			names = append(names, version.Name)
 		}
 	}
@@ -132,6 +131,17 @@ func (m *Migration) moves(ctx context.Context) ([]move, error) {
 		moves = append(moves, move{store, d.stored(), d.hidden()})
 	}
 	return moves, nil
+}
+
+// eachMove calls a function for the defined resources until it returns an error.
+func (m *Migration) eachMove(ctx context.Context, do func(move) error) error {
+	moves, err := m.moves(ctx)
+	for _, move := range moves {
+		if err == nil {
+			err = do(move)
+		}
+	}
+	return err
 }
 
 // storeOf returns the server's store for a definition's resource, or nil.
@@ -257,25 +267,21 @@ func (m *Migration) unchanged(ctx context.Context) error {
 // Two ways lead past the APIServices to kube-apiserver's own objects. The API offers no other way
 // to do what each of them does.
 //
-//   - BypassVersion reads and writes kube-apiserver's objects without its etcd. It is a version of
-//     its own, so that no APIService sends its requests to the server. Neither the policy that
-//     freezes writes nor the definition's conversion may apply to it. It has no schema and no
-//     subresources, since objects move as they are, with their status, valid or not. So a policy
-//     reserves it for the user that moves them.
+//   - cluster.BypassVersion reads and writes kube-apiserver's objects without its etcd. It is a version of
+//     its own, which only exists while objects move back, so that no APIService sends its requests to the
+//     server. Neither the policy that freezes writes nor the definition's conversion may apply to it. It has
+//     no schema and no subresources, since objects move as they are, with their status, valid or not. So a
+//     policy reserves it for the user that moves them.
 //   - local reads kube-apiserver's objects in the versions that clients use, while the definitions are
 //     not hidden. That fills its caches before clients come, and finds late writes. It changes nothing,
 //     and so needs no version.
-
-// BypassVersion is a version of each resource that only exists while objects move back. In it
-// kube-apiserver reads and writes the objects in its own etcd. All other versions lead to the server.
-const BypassVersion = cluster.BypassVersion
 
 // bypassTimeout bounds the wait for kube-apiserver to serve a new version.
 const bypassTimeout = time.Minute
 
 // bypass returns the resource in BypassVersion.
 func (m move) bypass() schema.GroupVersionResource {
-	return m.from.GroupResource().WithVersion(BypassVersion)
+	return m.from.GroupResource().WithVersion(cluster.BypassVersion)
 }
 
 // movesBack returns the resources that move back. Without kube-apiserver's etcd it adds
@@ -296,14 +302,14 @@ func (m *Migration) addBypass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	conversions := map[string]*apiextensionsv1.CustomResourceConversion{}
-	maps.Copy(conversions, m.state.Conversions)
+	if m.state.Conversions == nil {
+		m.state.Conversions = map[string]*apiextensionsv1.CustomResourceConversion{}
+	}
 	for _, d := range found {
-		if _, saved := conversions[d.Name]; !saved || !d.has(BypassVersion) {
-			conversions[d.Name] = d.Spec.Conversion
+		if _, saved := m.state.Conversions[d.Name]; !saved || !d.has(cluster.BypassVersion) {
+			m.state.Conversions[d.Name] = d.Spec.Conversion
 		}
 	}
-	m.state.Conversions = conversions
 	// The state has to have the conversions before the definitions change.
 	if err := m.save(ctx); err != nil {
 		return err
@@ -312,29 +318,30 @@ func (m *Migration) addBypass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := cluster.Apply(ctx, m.dynamic, m.dryRun, m.denying(m.bypassName(), []string{BypassVersion}, "request.userInfo.username == "+strconv.Quote(me))...); err != nil {
-		return err
-	}
-	if err := cluster.Settle(ctx); err != nil {
-		return err
-	}
-	if err := m.addVersions(ctx); err != nil {
+	err = inOrder(ctx,
+		func(ctx context.Context) error {
+			return cluster.Apply(ctx, m.dynamic, m.dryRun, m.denying(m.bypassName(), cluster.BypassVersion, "request.userInfo.username == "+strconv.Quote(me))...)
+		},
+		cluster.Settle,
+		m.addVersions,
+	)
+	if err != nil {
 		return err
 	}
 	for _, d := range found {
 		err := eventually(ctx, bypassTimeout, func(ctx context.Context) error {
-			_, err := m.dynamic.Resource(d.stored().GroupResource().WithVersion(BypassVersion)).List(ctx, metav1.ListOptions{Limit: 1})
+			_, err := m.dynamic.Resource(d.stored().GroupResource().WithVersion(cluster.BypassVersion)).List(ctx, metav1.ListOptions{Limit: 1})
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("kube-apiserver does not serve the version %s of %s: %w", BypassVersion, d.Name, err)
+			return fmt.Errorf("kube-apiserver does not serve the version %s of %s: %w", cluster.BypassVersion, d.Name, err)
 		}
 	}
 	return nil
 }
 
 func (m *Migration) addVersions(ctx context.Context) error {
-	return m.updateDefinitions(ctx, "adding the version "+BypassVersion+" to", func(_ definition, definition *unstructured.Unstructured) error {
+	return m.updateDefinitions(ctx, "adding the version "+cluster.BypassVersion+" to", func(_ definition, definition *unstructured.Unstructured) error {
 		m.setCopyAnnotation(definition, keys.CopyKept)
 		versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
 		if err != nil {
@@ -342,7 +349,7 @@ func (m *Migration) addVersions(ctx context.Context) error {
 		}
 		_ = unstructured.SetNestedMap(definition.Object, map[string]any{"strategy": "None"}, "spec", "conversion")
 		return unstructured.SetNestedSlice(definition.Object, append(withoutVersion(versions), map[string]any{
-			"name": BypassVersion, "served": true, "storage": false,
+			"name": cluster.BypassVersion, "served": true, "storage": false,
 			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
 		}), "spec", "versions")
 	})
@@ -350,7 +357,7 @@ func (m *Migration) addVersions(ctx context.Context) error {
 
 // removeBypass removes BypassVersion.
 func (m *Migration) removeBypass(ctx context.Context) error {
-	err := m.define(ctx, "removing the version "+BypassVersion+" from", "", func(*unstructured.Unstructured) error { return nil })
+	err := m.define(ctx, "removing the version "+cluster.BypassVersion+" from", "", func(*unstructured.Unstructured) error { return nil })
 	if err != nil {
 		return err
 	}
@@ -367,13 +374,13 @@ func (m *Migration) forgetBypass(ctx context.Context) error {
 }
 
 // hide makes kube-apiserver serve its own objects no longer. It ends its watches of them, and forgets their history.
-func (m *Migration) hide(ctx context.Context, annotation string) error {
-	return m.define(ctx, "ending the watches of", annotation, cluster.Hide)
+func (m *Migration) hide(ctx context.Context) error {
+	return m.define(ctx, "ending the watches of", keys.CopyKept, cluster.Hide)
 }
 
 // serve makes kube-apiserver serve its own objects again. Their history begins then.
-func (m *Migration) serve(ctx context.Context, annotation string) error {
-	return m.define(ctx, "serving again the versions of", annotation, cluster.Unhide)
+func (m *Migration) serve(ctx context.Context) error {
+	return m.define(ctx, "serving again the versions of", keys.CopyKept, cluster.Unhide)
 }
 
 // define changes all definitions, and removes BypassVersion, which an earlier run without kube-apiserver's etcd may
@@ -426,7 +433,7 @@ func (m *Migration) setCopyAnnotation(definition *unstructured.Unstructured, val
 // withoutBypass removes BypassVersion from a definition, and restores the conversion from before it.
 func (m *Migration) withoutBypass(d definition, definition *unstructured.Unstructured) error {
 	versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
-	if err != nil || !d.has(BypassVersion) {
+	if err != nil || !d.has(cluster.BypassVersion) {
 		return err
 	}
 	if saved := m.state.Conversions[d.Name]; saved != nil {
@@ -443,7 +450,7 @@ func (m *Migration) withoutBypass(d definition, definition *unstructured.Unstruc
 func withoutVersion(versions []any) []any {
 	return slices.DeleteFunc(versions, func(version any) bool {
 		named, ok := version.(map[string]any)
-		return ok && named["name"] == BypassVersion
+		return ok && named["name"] == cluster.BypassVersion
 	})
 }
 

@@ -25,7 +25,6 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -36,7 +35,7 @@ import (
 // earlier requests, whose default timeout is a minute.
 const endOfWatches = 65 * time.Second
 
-// deletionTimeout bounds the wait for kube-apiserver to delete the copies of a definition.
+// deletionTimeout bounds the wait for kube-apiserver to delete the copies of the definitions.
 const deletionTimeout = 10 * time.Minute
 
 // Finish removes the copies that the objects left behind, and forgets the migration. Clients and
@@ -78,99 +77,85 @@ func (m *Migration) PlanFinish(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{Migration: m}
-	err = p.run(ctx, nil, append(p.finishChecks(state), planCheck{"written", p.require(CopiesWritten, func(ctx context.Context) error { return p.checkWritten(ctx, state) })}, planCheck{"copies", func(ctx context.Context, _ []definition) error { return p.noteCopies(ctx, state) }}))
+	p := &plan{Migration: m, state: state}
+	err = p.run(ctx, append(p.finishChecks(),
+		p.precondition("written", CopiesWritten, func(ctx context.Context) error { return p.checkWritten(ctx, state) }),
+		planCheck{"copies", p.noteCopies},
+	)...)
 	return p.findings, err
 }
 
 // finishable returns an error with the first reason not to finish a migration.
 func (m *Migration) finishable(ctx context.Context, state State) error {
-	p := &plan{Migration: m}
-	if err := p.run(ctx, nil, p.finishChecks(state)); err != nil {
-		return err
-	}
-	for _, finding := range p.findings {
-		switch {
-		case finding.Status != Failure:
-		case finding.Fix == "":
-			return errors.New(finding.Cause)
-		default:
-			return &refusal{finding.Cause, finding.Fix}
-		}
-	}
-	return nil
+	p := &plan{Migration: m, state: state}
+	return p.require(ctx, p.finishChecks()...)
 }
 
-func (p *plan) finishChecks(state State) []planCheck {
+func (p *plan) finishChecks() []planCheck {
 	return []planCheck{
-		{"migration", p.require(NotEnded, func(context.Context) error {
-			if state.Phase == Moved || state.Phase == Returned {
+		p.precondition("migration", NotEnded, func(context.Context) error {
+			if p.state.Phase == Moved || p.state.Phase == Returned {
 				return nil
 			}
-			return &refusal{fmt.Sprintf("the migration is in the phase %s", state.Phase), fmt.Sprintf("finish it when it is in the phase %s", Moved)}
-		})},
-		{"kube-etcd", p.require(OtherEtcd, p.checkKubeEtcd)},
-		{"finalizers", p.require(CopiesFinalized, func(context.Context) error {
-			if state.Phase != Moved || p.config.Defined || len(state.Finalized) == 0 {
+			return &refusal{fmt.Sprintf("the migration is in the phase %s", p.state.Phase), fmt.Sprintf("finish it when it is in the phase %s", Moved)}
+		}),
+		p.precondition("kube-etcd", OtherEtcd, p.checkKubeEtcd),
+		p.precondition("finalizers", CopiesFinalized, func(context.Context) error {
+			if p.state.Phase != Moved || p.config.Defined || len(p.state.Finalized) == 0 {
 				return nil
 			}
 			return &refusal{
-				fmt.Sprintf("the copies that kube-apiserver has of %s, and perhaps of others, have finalizers, which nobody would remove", strings.Join(state.Finalized, ", ")),
+				fmt.Sprintf("the copies that kube-apiserver has of %s, and perhaps of others, have finalizers, which nobody would remove", strings.Join(p.state.Finalized, ", ")),
 				"leave the CustomResourceDefinitions as they are, they do no harm",
 			}
-		})},
-		{"apiservices", p.require(CopiesUsed, func(ctx context.Context) error { return p.checkAnswering(ctx, state) })},
-		{"definitions", p.require(VersionNotMoved, func(ctx context.Context) error { return p.checkNewVersions(ctx, state) })},
+		}),
+		p.precondition("apiservices", CopiesUsed, p.checkAnswering),
+		p.precondition("definitions", VersionNotMoved, p.checkNewVersions),
 	}
 }
 
 // checkAnswering returns an error if clients use objects that would be deleted. After the way back
 // they must use kube-apiserver's. Otherwise they must use the server that the objects were moved
 // to, in each version that the definitions had.
-func (m *Migration) checkAnswering(ctx context.Context, state State) error {
-	moved, err := m.movedVersions(ctx)
+func (p *plan) checkAnswering(ctx context.Context) error {
+	found, err := p.definitions(ctx)
 	if err != nil {
 		return err
 	}
+	// These led to kube-apiserver before the objects moved.
+	moved := sets.New[string]()
+	for _, d := range found {
+		for _, version := range d.served() {
+			moved.Insert(version + "." + p.config.Group)
+		}
+	}
 	served := false
-	for _, name := range sets.List(moved.Clone().Insert(m.config.APIServices...)) {
-		apiService, err := m.apiService(ctx, name)
+	for _, name := range sets.List(moved.Clone().Insert(p.config.APIServices...)) {
+		apiService, err := p.apiService(ctx, name)
 		switch {
 		case err != nil:
 			return err
-		case state.Phase == Returned && apiService != nil && apiService.Spec.Service != nil:
-			return &refusal{fmt.Sprintf("the APIService %s leads to a server, so that clients use what would be deleted", name), m.fixUnregister()}
-		case state.Phase == Returned, apiService == nil && !moved.Has(name):
+		case p.state.Phase == Returned && apiService != nil && apiService.Spec.Service != nil:
+			return &refusal{fmt.Sprintf("the APIService %s leads to a server, so that clients use what would be deleted", name), p.fixUnregister()}
+		case p.state.Phase == Returned, apiService == nil && !moved.Has(name):
 			continue
 		case apiService == nil:
-			return &refusal{fmt.Sprintf("there is no APIService %s, so that clients of this version do not reach the objects at the server", name), m.fixRegister()}
+			return &refusal{fmt.Sprintf("there is no APIService %s, so that clients of this version do not reach the objects at the server", name), p.fixRegister()}
 		}
-		if err := m.available(ctx, name); err != nil {
+		if err := p.available(ctx, name); err != nil {
 			return fmt.Errorf("the server does not serve the objects: %w", err)
 		}
-		now, want := serviceOf(apiService.Spec.Service), cmp.Or(serviceOf(&m.config.Service), state.Service)
+		now, want := serviceOf(apiService.Spec.Service), cmp.Or(serviceOf(&p.config.Service), p.state.Service)
 		if want != "" && now != want {
 			return &refusal{fmt.Sprintf("the APIService %s leads to the Service %s, and the objects were moved to %s", name, now, want),
 				"make it lead there, or, if that is the same server, name its Service by --service-namespace and --service-name"}
 		}
 		served = true
 	}
-	if state.Phase == Moved && !served {
-		return &refusal{fmt.Sprintf("no APIService of %s leads to a server", m.config.Group), m.fixRegister()}
+	if p.state.Phase == Moved && !served {
+		return &refusal{fmt.Sprintf("no APIService of %s leads to a server", p.config.Group), p.fixRegister()}
 	}
 	return nil
-}
-
-// movedVersions returns the APIServices of the versions that clients had before the objects moved.
-func (m *Migration) movedVersions(ctx context.Context) (sets.Set[string], error) {
-	moved := sets.New[string]()
-	found, err := m.definitions(ctx)
-	for _, d := range found {
-		for _, version := range d.served() {
-			moved.Insert(version + "." + m.config.Group)
-		}
-	}
-	return moved, err
 }
 
 // serviceOf returns the namespace and name of a Service, or "" for none.
@@ -182,34 +167,31 @@ func serviceOf(service *apiregistrationv1.ServiceReference) string {
 }
 
 // noteCopies reports the copies that would be deleted.
-func (p *plan) noteCopies(ctx context.Context, state State) error {
-	if state.Phase == Returned {
+func (p *plan) noteCopies(ctx context.Context) error {
+	if p.state.Phase == Returned {
 		for _, store := range p.config.Stores {
-			response, err := p.config.Etcd.Get(ctx, store.Prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+			count, err := p.countAtServer(ctx, store)
 			if err != nil {
-				return fmt.Errorf("reading the server's etcd: %w", err)
+				return err
 			}
-			p.notice(CopiesDeleted, "", "the server's %d %s would be deleted", response.Count, store.GroupResource)
+			p.notice(CopiesDeleted, "", "the server's %d %s would be deleted", count, store.GroupResource)
 		}
 		return nil
 	}
-	moves, err := p.moves(ctx)
-	if err != nil {
-		return err
+	definition := " with their definition"
+	if p.config.Defined {
+		definition = ", and their definition stays"
 	}
-	for _, move := range moves {
-		count, text := state.Objects[move.Resource], "kube-apiserver's own copies of the %d %s would be deleted, and their definition stays"
+	return p.eachMove(ctx, func(move move) (err error) {
+		count := p.state.Objects[move.Resource]
 		if p.config.KubeEtcd != nil {
 			if count, err = p.inKubeEtcd().count(ctx, move); err != nil {
 				return err
 			}
 		}
-		if !p.config.Defined {
-			text = "kube-apiserver's own copies of the %d %s would be deleted with their definition"
-		}
-		p.notice(CopiesDeleted, "", text, count, move.GroupResource)
-	}
-	return nil
+		p.notice(CopiesDeleted, "", "kube-apiserver's own copies of the %d %s would be deleted%s", count, move.GroupResource, definition)
+		return nil
+	})
 }
 
 // finishBack removes the server's copies.
@@ -254,46 +236,42 @@ func (m *Migration) deleteDefinitions(ctx context.Context) error {
 		return err
 	}
 	// A user may have applied a definition again, so that it is served. Clients do not see that.
-	if err := m.hide(ctx, ""); err != nil {
+	if err := m.hide(ctx); err != nil {
 		return err
 	}
-	client := m.definitionClient()
 	for _, d := range found {
-		if err := client.Delete(ctx, d.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := m.definitionClient().Delete(ctx, d.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("deleting the CustomResourceDefinition %s: %w", d.Name, err)
 		}
-		err := eventually(ctx, deletionTimeout, func(ctx context.Context) error {
-			_, err := client.Get(ctx, d.Name, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			if err == nil {
-				err = fmt.Errorf("the CustomResourceDefinition %s is still being deleted", d.Name)
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		m.progress("%s is deleted", d.Name)
 	}
+	err = eventually(ctx, deletionTimeout, func(ctx context.Context) error {
+		left, err := m.definitions(ctx)
+		if len(left) > 0 {
+			err = fmt.Errorf("the CustomResourceDefinition %s is still being deleted", left[0].Name)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	m.progress("the CustomResourceDefinitions of %s are deleted", m.config.Group)
 	m.optional(leftOver, m.allowCopies(ctx))
 	return nil
 }
 
 // checkNewVersions returns an error if a definition serves a version that the server does not have.
 // Clients may have written to kube-apiserver's copies in that version.
-func (m *Migration) checkNewVersions(ctx context.Context, state State) error {
-	if state.Phase == Returned || m.config.Defined {
+func (p *plan) checkNewVersions(ctx context.Context) error {
+	if p.state.Phase == Returned || p.config.Defined {
 		return nil
 	}
-	found, err := m.definitions(ctx)
+	found, err := p.definitions(ctx)
 	if err != nil {
 		return err
 	}
 	for _, d := range found {
 		for _, version := range d.servedByKube() {
-			if slices.Contains(m.config.APIServices, version+"."+d.Spec.Group) {
+			if slices.Contains(p.config.APIServices, version+"."+d.Spec.Group) {
 				continue
 			}
 			return &refusal{

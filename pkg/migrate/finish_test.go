@@ -24,7 +24,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
@@ -155,7 +154,6 @@ func TestCheckWritten(t *testing.T) {
 			scene := usualScene()
 			scene.etcd = map[string]string{"/history": "1000000"}
 			scene.defined, scene.kubeEtcd = true, test.kubeEtcd
-			scene.store.Transformer = identity.NewEncryptCheckTransformer()
 			scene.atKube = with(test.metadata)
 			scene.etcd["/kube/example.com/things/default/one"] = scene.atKube
 			if test.atServer != "" {
@@ -166,11 +164,7 @@ func TestCheckWritten(t *testing.T) {
 			var state State
 			require.NoError(t, json.Unmarshal([]byte("{"+test.state+"}"), &state))
 			err := planned.checkWritten(t.Context(), state)
-			if test.want == "" {
-				require.NoError(t, err)
-			} else {
-				require.EqualError(t, err, test.want)
-			}
+			requireError(t, test.want, err)
 		})
 	}
 }
@@ -183,7 +177,7 @@ func TestBackOverwritesNothing(t *testing.T) {
 			scene := usualScene()
 			scene.registered()
 			scene.defined, scene.kubeEtcd, scene.revision = true, true, "1000"
-			scene.store.Prefix, scene.store.Transformer = "/server/example.com/things/", identity.NewEncryptCheckTransformer()
+			scene.store.Prefix = "/server/example.com/things/"
 			scene.etcd["/registry/example.com/things/default/one"] = usualObject
 			if scene.etcd["/state"] = state; state == "" {
 				delete(scene.etcd, "/state")
@@ -193,13 +187,7 @@ func TestBackOverwritesNothing(t *testing.T) {
 			require.ErrorContains(t, m.Back(t.Context()), want)
 			findings, err := m.PlanBack(t.Context())
 			require.NoError(t, err)
-			var got []string
-			for _, finding := range findings {
-				if finding.Reason == CopiesWritten {
-					got = append(got, string(finding.Status)+" "+finding.Cause)
-				}
-			}
-			require.Equal(t, []string{"failure " + want}, got, "%+v", findings)
+			require.Equal(t, []string{"failure " + want}, causes(findings, CopiesWritten), "%+v", findings)
 		})
 	}
 }

@@ -30,14 +30,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/util/apihelpers"
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // A freeze is made of objects that kube-apiservers and the server watch. It needs neither a process
@@ -82,24 +81,6 @@ func (m *Migration) owner() map[string]string {
 	}
 }
 
-// frozenVersions returns all versions but BypassVersion, which only this process writes.
-func (m *Migration) frozenVersions(ctx context.Context) ([]string, error) {
-	found, err := m.definitions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	versions := sets.New[string]()
-	for _, d := range found {
-		for _, version := range d.Spec.Versions {
-			versions.Insert(version.Name)
-		}
-	}
-	for _, store := range m.config.Stores {
-		versions.Insert(store.Versions...)
-	}
-	return sets.List(versions.Delete(BypassVersion)), nil
-}
-
 // freeze returns once every kube-apiserver keeps clients from writing.
 func (m *Migration) freeze(ctx context.Context) error {
 	if m.frozen {
@@ -111,18 +92,14 @@ func (m *Migration) freeze(ctx context.Context) error {
 			return err
 		}
 	}
-	versions, err := m.frozenVersions(ctx)
-	if err != nil {
-		return err
-	}
 	if err := m.hold(ctx, m.freezeName(), writes()...); err != nil {
 		return err
 	}
 	m.held = time.Now()
-	if err := cluster.Apply(ctx, m.dynamic, m.dryRun, m.denying(m.freezeName(), versions, "false")...); err != nil {
+	if err := cluster.Apply(ctx, m.dynamic, m.dryRun, m.freezing()...); err != nil {
 		return err
 	}
-	if err := eventually(ctx, freezeTimeout, m.denied); err != nil {
+	if err := eventually(ctx, freezeTimeout, func(ctx context.Context) error { return m.checkWrites(ctx, true) }); err != nil {
 		return fmt.Errorf("kube-apiserver does not keep clients from writing: %w", err)
 	}
 	m.frozen = true
@@ -207,12 +184,11 @@ func (m *Migration) hold(ctx context.Context, name string, verbs ...string) erro
 		if err != nil {
 			return err
 		}
-		for _, condition := range applied.Status.Conditions {
-			if condition.Type == flowcontrolv1.FlowSchemaConditionDangling && condition.Status == flowcontrolv1.ConditionFalse {
-				return nil
-			}
+		condition := apihelpers.GetFlowSchemaConditionByType(applied, flowcontrolv1.FlowSchemaConditionDangling)
+		if condition == nil || condition.Status != flowcontrolv1.ConditionFalse {
+			return errors.New("kube-apiserver has not accepted it")
 		}
-		return errors.New("kube-apiserver has not accepted it")
+		return nil
 	})
 	if err != nil {
 		m.progress("kube-apiserver does not hold requests, so that they may fail until the freeze ends: the FlowSchema %s: %v", name, err)
@@ -277,10 +253,14 @@ func (m *Migration) user(ctx context.Context) (string, error) {
 	return review.Status.UserInfo.Username, nil
 }
 
-// denying returns the objects that refuse writes in these versions, unless an expression allows
-// them.
-func (m *Migration) denying(name string, versions []string, allowed string) []runtime.Object {
-	policy, binding := cluster.WritePolicy(name, m.config.Group, versions, allowed, "the objects are being moved to another server: try again in a moment; \"migrate status\" says more")
+// freezing returns the objects that refuse writes in all versions but BypassVersion, which only this process writes.
+func (m *Migration) freezing() []runtime.Object {
+	return m.denying(m.freezeName(), "*", fmt.Sprintf("request.resource.version == %q", cluster.BypassVersion))
+}
+
+// denying returns the objects that refuse writes in a version, unless an expression allows them.
+func (m *Migration) denying(name, version, allowed string) []runtime.Object {
+	policy, binding := cluster.WritePolicy(name, m.config.Group, []string{version}, allowed, "the objects are being moved to another server: try again in a moment; \"migrate status\" says more")
 	policy.Annotations = m.owner()
 	return []runtime.Object{policy, binding}
 }
@@ -300,64 +280,32 @@ func (m *Migration) allowCopies(ctx context.Context) error {
 	return cluster.AllowCopies(ctx, m.dynamic, m.dryRun, m.config.Group)
 }
 
-// denied returns an error unless writes are refused. It tries dry runs.
-func (m *Migration) denied(ctx context.Context) error {
-	return m.eachTried(ctx, func(resource schema.GroupResource, denied bool, err error) error {
-		if err == nil {
-			return fmt.Errorf("%s can still be written", resource)
-		}
-		if !denied {
-			return err
-		}
-		return nil
-	})
-}
-
-// allowed returns an error while writes are refused.
-func (m *Migration) allowed(ctx context.Context) error {
-	return m.eachTried(ctx, func(_ schema.GroupResource, denied bool, err error) error {
-		if denied {
-			return err
-		}
-		return nil
-	})
-}
-
-// eachTried tries to write an object of each resource that has any, and passes the result to a
-// function.
-func (m *Migration) eachTried(ctx context.Context, judge func(resource schema.GroupResource, denied bool, err error) error) error {
-	moves, err := m.moves(ctx)
-	if err != nil {
-		return err
-	}
-	for _, move := range moves {
+// checkWrites returns an error unless writes are refused, or, if denied is not set, while they are. It tries dry runs on an
+// object of each resource that has any.
+func (m *Migration) checkWrites(ctx context.Context, denied bool) error {
+	return m.eachMove(ctx, func(move move) error {
 		list, err := m.dynamic.Resource(move.from).List(ctx, metav1.ListOptions{Limit: 1})
-		if err != nil {
+		if err != nil || len(list.Items) == 0 {
 			return err
 		}
-		if len(list.Items) == 0 {
-			continue
-		}
-		denied, err := m.tryWrite(ctx, move, &list.Items[0])
-		if err := judge(move.GroupResource, denied, err); err != nil {
+		switch got, err := m.tryWrite(ctx, move, &list.Items[0]); {
+		case denied && err == nil:
+			return fmt.Errorf("%s can still be written", move.GroupResource)
+		case got != denied:
 			return err
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // tryWrite reports whether the freeze denies a dry run of a patch or of a deletion. The patch could
 // be invalid for other reasons, and another policy could refuse the deletion.
 func (m *Migration) tryWrite(ctx context.Context, move move, object *unstructured.Unstructured) (denied bool, err error) {
-	path := []string{"apis", move.from.Group, move.from.Version}
-	if move.Namespaced {
-		path = append(path, "namespaces", object.GetNamespace())
-	}
-	path = append(path, move.from.Resource, object.GetName())
 	patch := `{"metadata":{"annotations":{"` + m.freezeName() + `":"dry run"}}}`
 	client := m.kube.Discovery().RESTClient()
 	for _, request := range []*rest.Request{client.Patch(types.MergePatchType).Body([]byte(patch)), client.Delete()} {
-		err = request.AbsPath(path...).Param("dryRun", metav1.DryRunAll).MaxRetries(0).Do(ctx).Error()
+		request.AbsPath("apis", move.from.Group, move.from.Version).NamespaceIfScoped(object.GetNamespace(), move.Namespaced).Resource(move.from.Resource).Name(object.GetName())
+		err = request.Param("dryRun", metav1.DryRunAll).MaxRetries(0).Do(ctx).Error()
 		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+m.freezeName()+"'") {
 			return true, err
 		}
@@ -376,7 +324,7 @@ func (m *Migration) unfreeze(ctx context.Context, err error) error {
 	m.frozen = false
 	if m.state.Returning {
 		m.refuseCopies(ctx)
-		m.optional("a kube-apiserver that starts may answer for the objects", m.hide(ctx, keys.CopyKept))
+		m.optional("a kube-apiserver that starts may answer for the objects", m.hide(ctx))
 	}
 	if thawErr := m.thaw(ctx, time.Time{}); thawErr != nil {
 		return errors.Join(err, thawErr)
@@ -397,18 +345,18 @@ func (m *Migration) thaw(ctx context.Context, until time.Time) error {
 	if err != nil {
 		return fmt.Errorf("reading what freezes writes: %w", err)
 	}
-	// Writes are held until no kube-apiserver and no server would refuse them.
-	if err := m.allow(ctx, m.freezeName()); err != nil {
-		return err
-	}
-	m.optional("clients that write may get errors for a moment", eventually(ctx, freezeTimeout, m.allowed))
-	if err := wait(ctx, max(cluster.SettleTime, time.Until(until))); err != nil {
-		return err
-	}
-	if err := m.unhold(ctx, m.freezeName()); err != nil {
-		return err
-	}
-	if err := cluster.Settle(ctx); err != nil {
+	err = inOrder(ctx,
+		// Writes are held until no kube-apiserver and no server would refuse them.
+		func(ctx context.Context) error { return m.allow(ctx, m.freezeName()) },
+		func(ctx context.Context) error {
+			err := eventually(ctx, freezeTimeout, func(ctx context.Context) error { return m.checkWrites(ctx, false) })
+			m.optional("clients that write may get errors for a moment", err)
+			return wait(ctx, max(cluster.SettleTime, time.Until(until)))
+		},
+		func(ctx context.Context) error { return m.unhold(ctx, m.freezeName()) },
+		cluster.Settle,
+	)
+	if err != nil {
 		return err
 	}
 	for _, name := range []string{m.readsName(), m.ownName()} {

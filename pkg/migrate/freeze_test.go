@@ -59,19 +59,9 @@ func TestTriedWrites(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := usualScene().migration(t, etcd)
-			for _, check := range []struct {
-				of   func() error
-				want string
-			}{
-				{func() error { return m.denied(t.Context()) }, test.denied},
-				{func() error { return m.allowed(t.Context()) }, test.allowed},
-			} {
+			for denied, want := range map[bool]string{true: test.denied, false: test.allowed} {
 				m.kube = kubernetes.NewForConfigOrDie(&rest.Config{Transport: &answers{left: test.answers}})
-				if check.want == "" {
-					require.NoError(t, check.of())
-				} else {
-					require.EqualError(t, check.of(), check.want)
-				}
+				requireError(t, want, m.checkWrites(t.Context(), denied))
 			}
 		})
 	}
@@ -115,18 +105,10 @@ func TestRefusedFreeze(t *testing.T) {
 			scene.kube = append(scene.kube, &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "migrate.example.com"}})
 			m := scene.migration(t, etcd)
 			err := m.rehearse(t.Context(), State{}, false)
-			if test.planned == "" {
-				require.NoError(t, err)
-			} else {
-				require.ErrorContains(t, err, test.planned)
-			}
+			requireError(t, test.planned, err)
 			synctest.Test(t, func(t *testing.T) {
 				err := m.thaw(t.Context(), time.Time{})
-				if test.ended == "" {
-					require.NoError(t, err)
-				} else {
-					require.EqualError(t, err, test.ended)
-				}
+				requireError(t, test.ended, err)
 			})
 		})
 	}

@@ -27,11 +27,18 @@ limitations under the License.
 package migrate
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -83,7 +90,7 @@ type Config struct {
 	RaiseRevision bool
 	// DiscardWritten lets Back and Finish overwrite and delete what was written at kube-apiserver past the server.
 	DiscardWritten bool
-	// Report, if set, is called with the progress.
+	// Report is called with the progress.
 	Report func(Progress)
 }
 
@@ -103,7 +110,7 @@ type Migration struct {
 	state    State
 	revision int64
 	// meter measures the present pass over all objects.
-	meter *meter
+	meter meter
 	// positions say how far this process has compared objects, by resource.
 	positions map[string]*position
 	stopTails func()
@@ -118,9 +125,6 @@ type Migration struct {
 // New returns a Migration. It sends no request yet.
 func New(config Config) (*Migration, error) {
 	m := &Migration{config: config}
-	if m.config.Report == nil {
-		m.config.Report = func(Progress) {}
-	}
 	// By default a client sends five requests a second, and writes of others would wait for that.
 	// kube-apiserver bounds the requests itself.
 	m.config.Cluster = rest.CopyConfig(config.Cluster)
@@ -149,4 +153,88 @@ func eventually(ctx context.Context, timeout time.Duration, try func(context.Con
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return cluster.Eventually(ctx, pollInterval, try)
+}
+
+// inOrder calls functions until one returns an error.
+func inOrder(ctx context.Context, steps ...func(context.Context) error) error {
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retryTransport makes clients repeat requests that fail for a moment. client-go repeats a request
+// up to ten times if an error has the header Retry-After. The context or MaxRetries may end that
+// earlier. retryTransport adds the header where it is missing, and turns a broken connection into
+// such an error.
+//
+// So a write may be done twice. Each write in this package allows that.
+type retryTransport struct{ http.RoundTripper }
+
+// RoundTrip sends a request.
+func (t retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	response, err := t.RoundTripper.RoundTrip(req)
+	// A client resumes a broken watch.
+	if err == nil && !req.URL.Query().Has("watch") {
+		err = readAll(response)
+	}
+	if err != nil && req.Context().Err() != nil {
+		return nil, err
+	}
+	if err != nil {
+		response = unavailable(req, err)
+	}
+	switch response.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		if response.Header.Get("Retry-After") == "" {
+			response.Header.Set("Retry-After", "1")
+		}
+	}
+	return response, nil
+}
+
+// fence refuses writes of a process after another one has continued its migration. For example, the
+// machine of the first process may have been suspended. Only a request that is on its way at that
+// moment gets through.
+type fence struct {
+	http.RoundTripper
+	m *Migration
+}
+
+// RoundTrip sends a request.
+func (f fence) RoundTrip(req *http.Request) (*http.Response, error) {
+	// Changes of ConfigMaps, which raise revisions, do no harm. There are thousands.
+	harmless := req.Method == http.MethodGet || req.URL.Query().Has("dryRun") || strings.HasPrefix(req.URL.Path, "/api/")
+	if f.m.claimed && !harmless {
+		if _, err := f.m.write(req.Context()); err != nil {
+			if req.Body != nil {
+				_ = req.Body.Close()
+			}
+			return nil, err
+		}
+	}
+	return f.RoundTripper.RoundTrip(req)
+}
+
+// readAll reads a response to its end, and returns an error if the connection breaks.
+func readAll(response *http.Response) error {
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	return err
+}
+
+// unavailable returns a 503 response for a request that has got no response.
+func unavailable(req *http.Request, cause error) *http.Response {
+	status := apierrors.NewServiceUnavailable(fmt.Sprintf("%s %s: %v", req.Method, req.URL.Redacted(), cause)).Status()
+	status.Kind, status.APIVersion = "Status", "v1"
+	body, _ := json.Marshal(status)
+	return &http.Response{
+		StatusCode: http.StatusServiceUnavailable,
+		Header:     http.Header{"Content-Type": {runtime.ContentTypeJSON}},
+		Body:       io.NopCloser(bytes.NewReader(body)),
+		Request:    req,
+	}
 }

@@ -106,15 +106,8 @@ func steps() []stepOf {
 
 // step returns what there is to know of a phase.
 func step(phase Phase) stepOf {
-	for _, step := range steps() {
-		if step.phase == phase {
-			return step
-		}
-	}
-	unknown := func(*Migration, context.Context, direction) error {
-		return fmt.Errorf("the phase %q is unknown", phase)
-	}
-	return stepOf{phase: phase, do: unknown, leaves: func(State) bool { return false }}
+	steps := steps()
+	return steps[slices.IndexFunc(steps, func(step stepOf) bool { return step.phase == phase })]
 }
 
 // direction is one of the two ways that objects move. Both ways have the same phases, and differ in
@@ -124,9 +117,8 @@ type direction struct {
 	last Phase
 	// moves returns the resources that move.
 	moves func(context.Context) ([]move, error)
-	// raise raises the revision of the target's etcd above the other one's. It is done if the
-	// revision was high enough already.
-	raise func(context.Context) (done bool, err error)
+	// raise raises the revision of the target's etcd above the other one's.
+	raise func(context.Context) error
 	// record sets the notable objects in the state.
 	record func(names []string)
 	// switchTraffic makes clients use the objects of the target.
@@ -149,7 +141,7 @@ func (m *Migration) reverse() direction {
 	return direction{
 		to: m.atKube(), last: Returned,
 		moves:         m.movesBack,
-		raise:         func(ctx context.Context) (bool, error) { return m.raiseKube(ctx, 0) },
+		raise:         func(ctx context.Context) error { return m.raiseKube(ctx, 0) },
 		record:        func(names []string) { m.state.NewUIDs = names[:min(len(names), maxNamed)] },
 		switchTraffic: m.switchToKube,
 	}
@@ -182,9 +174,6 @@ func (m *Migration) proceed(ctx context.Context) error {
 }
 
 func (m *Migration) through(ctx context.Context, d direction) error {
-	if m.state.Phase == d.last {
-		return nil
-	}
 	defer m.stopFollowing()
 	next := map[Phase]Phase{Copying: Freezing, Freezing: Switching, Switching: Releasing, Releasing: d.last, Aborting: Switching}
 	for m.state.Phase != d.last {
@@ -231,10 +220,7 @@ func (m *Migration) Abort(ctx context.Context) error {
 }
 
 // resumeSwitching prepares to go on instead of an abort, which may have raised the other revision.
-func (m *Migration) resumeSwitching(ctx context.Context, d direction) error {
-	_, err := d.raise(ctx)
-	return err
-}
+func (m *Migration) resumeSwitching(ctx context.Context, d direction) error { return d.raise(ctx) }
 
 // Abandoned reports whether a migration keeps clients from writing, or has changed the definitions,
 // although its process has ended. The key is that of the migration's state in the server's etcd.
@@ -315,14 +301,14 @@ func (m *Migration) resumeForward(ctx context.Context) error {
 	if _, err := m.checkRevision(ctx, false); err != nil {
 		return err
 	}
-	plan, found, err := m.examine(ctx)
+	plan, err := m.examine(ctx)
 	if err != nil {
 		return err
 	}
 	if err := Failures(plan.findings, "the objects from moving"); err != nil {
 		return fmt.Errorf("%w: see \"migrate plan\"", err)
 	}
-	return m.begin(ctx, Copying, found...)
+	return m.begin(ctx, Copying, plan.found...)
 }
 
 // resumeReverse continues the way back, or begins it.
@@ -332,14 +318,12 @@ func (m *Migration) resumeReverse(ctx context.Context) error {
 	}
 	err := m.resume(ctx, func(state State) error {
 		switch {
-		case state.Phase == Moved:
-			return m.checkReversible(ctx, state)
 		case state.Phase == Aborting:
 			return m.checkMayResume(ctx, state, true)
 		case state.Returning:
 			return nil
 		}
-		return fmt.Errorf("the migration is in the phase %s: objects can move back when it is in the phase %s; until then, \"migrate abort\" undoes it", state.Phase, Moved)
+		return m.checkReversible(ctx, state)
 	})
 	if errors.Is(err, ErrNone) {
 		// The migration has been finished, or the server was installed before there were objects.
@@ -355,19 +339,8 @@ func (m *Migration) resumeReverse(ctx context.Context) error {
 
 // checkReversible returns an error unless the objects can begin to move back.
 func (m *Migration) checkReversible(ctx context.Context, state State) error {
-	for _, check := range []func(context.Context) error{m.checkRegistered, m.checkUndefined} {
-		if err := check(ctx); err != nil {
-			return err
-		}
-	}
-	if state.Phase == "" && m.config.KubeEtcd == nil {
-		return errAllNew
-	}
-	if err := errors.Join(m.checkCopies(ctx, state), m.checkWritten(ctx, state)); err != nil {
-		return err
-	}
-	_, err := m.checkRevision(ctx, true)
-	return err
+	p := &plan{Migration: m, state: state, back: true}
+	return p.require(ctx, p.reversible()...)
 }
 
 func (m *Migration) beginReverse(ctx context.Context) error {
@@ -387,9 +360,6 @@ func (m *Migration) beginReverse(ctx context.Context) error {
 	}
 	m.state.Returning, m.state.NewUIDs = true, nil
 	if m.state.Registered, err = m.registered(ctx); err != nil {
-		return err
-	}
-	if found, err = m.definitions(ctx); err != nil {
 		return err
 	}
 	if m.state.Definitions, err = m.digests(found); err != nil {
@@ -434,27 +404,21 @@ func (m *Migration) copyAll(ctx context.Context, d direction) error {
 		return err
 	}
 	// This may take minutes, in which clients change objects.
-	if _, err := d.raise(ctx); err != nil {
+	if err := d.raise(ctx); err != nil {
 		return err
 	}
 	if err := m.copyWhileUsed(ctx, moves, d.to); err != nil {
 		return err
 	}
-	for range maxPasses {
-		if _, err := m.checkRevision(ctx, m.state.Returning); err != nil {
-			return err
-		}
-		done, err := d.raise(ctx)
-		if err != nil {
-			return err
-		}
-		if done {
-			break
-		}
-		// Clients may have written a lot meanwhile.
-		if err := m.catchUp(ctx, moves, d.to); err != nil && !expired(err) {
-			return err
-		}
+	// So does this, and raises the other revision.
+	if _, err := m.checkRevision(ctx, m.state.Returning); err != nil {
+		return err
+	}
+	if err := d.raise(ctx); err != nil {
+		return err
+	}
+	if err := m.catchUp(ctx, moves, d.to); err != nil && !expired(err) {
+		return err
 	}
 	// The lease has expired if this process was suspended while it copied.
 	m.state.Lease, err = m.live(ctx)
@@ -491,8 +455,7 @@ func (m *Migration) freezeAndCompare(ctx context.Context, d direction) (err erro
 		}
 	}
 	d.record(notable)
-	_, err = d.raise(ctx)
-	return err
+	return d.raise(ctx)
 }
 
 // switchOver makes clients use the objects of the target. It does not repeat finished steps.
@@ -518,7 +481,7 @@ func (m *Migration) release(ctx context.Context, _ direction) error {
 		}
 		until = m.held.Add(m.config.RequestTimeout/4 + time.Second)
 	}
-	if err := m.thaw(ctx, until); err != nil || m.state.Returning || !m.config.Defined {
+	if err := m.thaw(ctx, until); err != nil || m.state.Returning {
 		return err
 	}
 	// Clients use the server already, so an error can't stop the migration.

@@ -21,16 +21,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
-	"go.etcd.io/etcd/client/v3"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/types"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
@@ -90,11 +87,7 @@ const (
 	FractionsLost    Reason = "FractionsLost"
 	NotConverted     Reason = "NotConverted"
 	ObjectsInvalid   Reason = "ObjectsInvalid"
-	Finalizers       Reason = "Finalizers"
 	NamespaceDeleted Reason = "NamespaceDeleted"
-
-	Webhooks Reason = "Webhooks"
-	Policies Reason = "Policies"
 
 	DefinitionsNotKept Reason = "DefinitionsNotKept"
 	DefinitionShown    Reason = "DefinitionShown"
@@ -136,35 +129,40 @@ func Failures(findings []Finding, what string) error {
 // Plan returns what keeps the objects from moving, and what to know before. It changes nothing. It
 // reads all of the objects.
 func (m *Migration) Plan(ctx context.Context) ([]Finding, error) {
-	p, found, err := m.examine(ctx)
+	p, err := m.examine(ctx)
 	if err != nil {
 		return nil, err
 	}
-	err = p.run(ctx, found, []planCheck{{"admission", p.checkAdmission}, {"hidden", p.checkHidden}})
+	err = p.run(ctx, planCheck{"hidden", p.checkHidden})
 	return p.findings, err
 }
 
 // examine returns a plan with the findings that could keep the objects from moving.
-func (m *Migration) examine(ctx context.Context) (*plan, []definition, error) {
+func (m *Migration) examine(ctx context.Context) (*plan, error) {
 	if _, err := m.Status(ctx); err == nil {
-		return nil, nil, errors.New("the migration has begun already: see \"migrate status\", and continue it with \"migrate run\"")
+		return nil, errors.New("the migration has begun already: see \"migrate status\", and continue it with \"migrate run\"")
 	} else if !errors.Is(err, ErrNone) {
-		return nil, nil, err
+		return nil, err
 	}
 	found, err := m.definitions(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	p := &plan{Migration: m, namespaces: map[string]bool{}}
-	err = p.run(ctx, found, []planCheck{
-		{"definitions", p.checkDefinitions}, {"apiservices", p.checkAPIServices}, {"etcd", p.checkEtcd}, {"controllers", p.checkControllers}, {"objects", p.checkObjects},
-		{"updates", p.checkUpdates(State{}, false)},
-	})
-	return p, found, err
+	p := &plan{Migration: m, found: found, namespaces: map[string]bool{}}
+	return p, p.run(ctx,
+		planCheck{"definitions", p.checkDefinitions}, planCheck{"apiservices", p.checkAPIServices}, planCheck{"etcd", p.checkEtcd},
+		planCheck{"controllers", p.checkControllers}, planCheck{"objects", p.checkObjects}, planCheck{"updates", p.checkUpdates},
+	)
 }
 
+// plan collects findings.
 type plan struct {
 	*Migration
+	// state is the state of the migration, and found are the definitions, if the checks need them.
+	state State
+	found []definition
+	// back says that the objects are to move back.
+	back     bool
 	check    string
 	findings []Finding
 	// namespaces are the namespaces of the objects.
@@ -173,18 +171,35 @@ type plan struct {
 
 type planCheck struct {
 	name string
-	run  func(context.Context, []definition) error
+	run  func(context.Context) error
 }
 
-func (p *plan) run(ctx context.Context, found []definition, checks []planCheck) error {
+func (p *plan) run(ctx context.Context, checks ...planCheck) error {
 	for _, check := range checks {
 		p.check = check.name
 		before := len(p.findings)
-		if err := check.run(ctx, found); err != nil {
+		if err := check.run(ctx); err != nil {
 			return err
 		}
 		if len(p.findings) == before {
 			p.findings = append(p.findings, Finding{Check: check.name, Status: OK, Cause: nothing})
+		}
+	}
+	return nil
+}
+
+// require returns an error with the first failure that checks find.
+func (p *plan) require(ctx context.Context, checks ...planCheck) error {
+	if err := p.run(ctx, checks...); err != nil {
+		return err
+	}
+	for _, finding := range p.findings {
+		switch {
+		case finding.Status != Failure:
+		case finding.Fix == "":
+			return errors.New(finding.Cause)
+		default:
+			return &refusal{finding.Cause, finding.Fix}
 		}
 	}
 	return nil
@@ -201,6 +216,12 @@ func (p *plan) fail(reason Reason, fix, cause string, args ...any) {
 	p.find(reason, Failure, fix, cause, args...)
 }
 
+func (p *plan) failIf(failed bool, reason Reason, fix, cause string, args ...any) {
+	if failed {
+		p.fail(reason, fix, cause, args...)
+	}
+}
+
 func (p *plan) notice(reason Reason, fix, cause string, args ...any) {
 	p.find(reason, Notice, fix, cause, args...)
 }
@@ -210,52 +231,46 @@ type refusal struct{ cause, fix string }
 
 func (r *refusal) Error() string { return r.cause + ": " + r.fix }
 
-// require fails with a reason if a precondition does not hold.
-func (p *plan) require(reason Reason, precondition func(context.Context) error) func(context.Context, []definition) error {
-	return func(ctx context.Context, _ []definition) error {
-		err := precondition(ctx)
-		if refused := (*refusal)(nil); errors.As(err, &refused) {
-			p.fail(reason, refused.fix, "%s", refused.cause)
-		} else if err != nil {
-			p.fail(reason, "", "%s", err)
-		}
+// precondition returns a check that fails with a reason if a precondition does not hold.
+func (p *plan) precondition(name string, reason Reason, holds func(context.Context) error) planCheck {
+	return planCheck{name, func(ctx context.Context) error {
+		p.failOn(reason, holds(ctx))
 		return nil
+	}}
+}
+
+// failOn fails with a reason if there is an error.
+func (p *plan) failOn(reason Reason, err error) {
+	if refused := (*refusal)(nil); errors.As(err, &refused) {
+		p.fail(reason, refused.fix, "%s", refused.cause)
+	} else if err != nil {
+		p.fail(reason, "", "%s", err)
 	}
 }
 
 // checkDefinitions compares the definitions with the server's resources.
-func (p *plan) checkDefinitions(_ context.Context, found []definition) error {
-	if len(found) == 0 {
+func (p *plan) checkDefinitions(context.Context) error {
+	if len(p.found) == 0 {
 		p.fail(NothingDefined, "check the group: there is nothing to move", "no CustomResourceDefinition defines a resource of %s", p.config.Group)
 	}
-	for _, d := range found {
-		if d.DeletionTimestamp != nil {
-			p.fail(DefinitionDeleted, "nothing can keep its objects from being deleted", "the CustomResourceDefinition %s is being deleted", d.Name)
-		}
+	for _, d := range p.found {
+		p.failIf(d.DeletionTimestamp != nil, DefinitionDeleted, "nothing can keep its objects from being deleted", "the CustomResourceDefinition %s is being deleted", d.Name)
 		store := p.storeOf(d)
 		if store == nil {
 			p.fail(NotStored, "use a server that has it: a group moves as a whole", "the server does not store %s", d.Name)
 			continue
 		}
-		if !apihelpers.IsCRDConditionTrue(&d.CustomResourceDefinition, apiextensionsv1.Established) {
-			p.fail(NotEstablished, "free the names that another definition has, and wait for the condition Established", "the CustomResourceDefinition %s is not established, so that its objects can't be read", d.Name)
-		}
-		if store.Kind != d.Spec.Names.Kind {
-			p.fail(KindDiffers, "use a server with the same kinds", "the kind of %s is %s, and at the server %s", d.Name, d.Spec.Names.Kind, store.Kind)
-		}
-		if scope := map[bool]apiextensionsv1.ResourceScope{true: apiextensionsv1.NamespaceScoped, false: apiextensionsv1.ClusterScoped}[store.Namespaced]; scope != d.Spec.Scope {
-			p.fail(ScopeDiffers, "use a server with the same scope", "the scope of %s is %s, and at the server %s", d.Name, d.Spec.Scope, scope)
-		}
-		if len(d.served()) == 0 {
-			p.fail(NothingServed, "set served in one of its versions", "no version of %s is served, so that its objects can't be read", d.Name)
-		}
+		scope := map[bool]apiextensionsv1.ResourceScope{true: apiextensionsv1.NamespaceScoped, false: apiextensionsv1.ClusterScoped}[store.Namespaced]
+		p.failIf(!apihelpers.IsCRDConditionTrue(&d.CustomResourceDefinition, apiextensionsv1.Established), NotEstablished,
+			"free the names that another definition has, and wait for the condition Established", "the CustomResourceDefinition %s is not established, so that its objects can't be read", d.Name)
+		p.failIf(store.Kind != d.Spec.Names.Kind, KindDiffers, "use a server with the same kinds", "the kind of %s is %s, and at the server %s", d.Name, d.Spec.Names.Kind, store.Kind)
+		p.failIf(scope != d.Spec.Scope, ScopeDiffers, "use a server with the same scope", "the scope of %s is %s, and at the server %s", d.Name, d.Spec.Scope, scope)
+		p.failIf(len(d.served()) == 0, NothingServed, "set served in one of its versions", "no version of %s is served, so that its objects can't be read", d.Name)
 		for _, version := range d.Spec.Versions {
-			if !slices.Contains(store.Versions, version.Name) {
-				p.fail(VersionMissing, "use a server that serves it, or remove the version from the definition", "the server does not serve %s in the version %s", d.Name, version.Name)
-			}
-			if version.Storage && !slices.Contains(d.served(), version.Name) {
-				p.fail(StorageVersionNotServed, "set served in it: objects are read in this version", "%s is stored in the version %s, which is not served", d.Name, version.Name)
-			}
+			p.failIf(!slices.Contains(store.Versions, version.Name), VersionMissing,
+				"use a server that serves it, or remove the version from the definition", "the server does not serve %s in the version %s", d.Name, version.Name)
+			p.failIf(version.Storage && !slices.Contains(d.served(), version.Name), StorageVersionNotServed,
+				"set served in it: objects are read in this version", "%s is stored in the version %s, which is not served", d.Name, version.Name)
 		}
 		if d.converts() {
 			p.notice(ConversionWebhook, "let it run until the objects have moved", "a webhook converts %s: reading all objects calls it for each one that is stored in another version than %s", d.Name, d.stored().Version)
@@ -265,55 +280,55 @@ func (p *plan) checkDefinitions(_ context.Context, found []definition) error {
 }
 
 // checkAPIServices requires that kube-apiserver manages the APIServices.
-func (p *plan) checkAPIServices(ctx context.Context, _ []definition) error {
-	for _, name := range p.config.APIServices {
-		apiService, err := p.apiService(ctx, name)
+func (p *plan) checkAPIServices(ctx context.Context) error {
+	all, err := p.apiServices(ctx)
+	for _, apiService := range all {
 		switch {
-		case err != nil:
-			return err
-		case apiService == nil:
-			// No definition has the version, so that the server's manifests can register it.
 		case apiService.Spec.Service != nil:
-			p.fail(LeadsToServer, "nothing if the objects have moved there already; otherwise "+p.fixUnregister(), "the APIService %s leads to a server, so that clients do not see the custom resources", name)
+			p.fail(LeadsToServer, "nothing if the objects have moved there already; otherwise "+p.fixUnregister(), "the APIService %s leads to a server, so that clients do not see the custom resources", apiService.Name)
 		case apiService.Labels[cluster.ManagedLabel] == "":
-			p.fail(NotManaged, "delete the APIService: kube-apiserver creates it again with the label", "the APIService %s has no label %s", name, cluster.ManagedLabel)
+			p.fail(NotManaged, "delete the APIService: kube-apiserver creates it again with the label", "the APIService %s has no label %s", apiService.Name, cluster.ManagedLabel)
 		}
+	}
+	return err
+}
+
+// checkEtcd requires a server without objects, and with a later revision than kube-apiserver's.
+func (p *plan) checkEtcd(ctx context.Context) error {
+	for _, store := range p.config.Stores {
+		count, err := p.countAtServer(ctx, store)
+		if err != nil {
+			return err
+		}
+		p.failIf(count > 0, ServerHasObjects, "nothing if they have moved already, so that clients use them; otherwise delete them: those of the same names would be overwritten, and the others deleted",
+			"the server has %d %s already", count, store.GroupResource)
+	}
+	return p.checkRevisions(ctx)
+}
+
+// countAtServer returns how many objects of a resource the server's etcd has.
+func (m *Migration) countAtServer(ctx context.Context, store keys.Objects) (int, error) {
+	return m.atServer().count(ctx, move{Objects: &store})
+}
+
+// checkRevisions says how many revisions are missing in the etcd that objects move to.
+func (p *plan) checkRevisions(ctx context.Context) error {
+	missed, err := p.checkRevision(ctx, p.back)
+	p.failOn(RevisionTooLow, err)
+	if err == nil && missed != "" {
+		p.notice(RevisionTooLow, "", "%s, which --raise-revision writes", missed)
 	}
 	return nil
 }
 
-// checkEtcd requires a server without objects, and with a later revision than kube-apiserver's.
-func (p *plan) checkEtcd(ctx context.Context, found []definition) error {
-	for _, store := range p.config.Stores {
-		response, err := p.config.Etcd.Get(ctx, store.Prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
-		if err != nil {
-			return fmt.Errorf("reading the server's etcd: %w", err)
-		}
-		if response.Count > 0 {
-			p.fail(ServerHasObjects, "nothing if they have moved already, so that clients use them; otherwise delete them: those of the same names would be overwritten, and the others deleted", "the server has %d %s already", response.Count, store.GroupResource)
-		}
-	}
-	return p.checkRevisions(false)(ctx, found)
-}
-
-// checkRevisions says how many revisions are missing in the etcd that objects move to.
-func (p *plan) checkRevisions(back bool) func(context.Context, []definition) error {
-	return p.require(RevisionTooLow, func(ctx context.Context) error {
-		missed, err := p.checkRevision(ctx, back)
-		if err == nil && missed != "" {
-			p.notice(RevisionTooLow, "", "%s, which --raise-revision writes", missed)
-		}
-		return err
-	})
-}
-
 // checkUpdates fails if an update that the migration needs would be refused.
-func (p *plan) checkUpdates(state State, back bool) func(context.Context, []definition) error {
-	return p.require(UpdateRefused, func(ctx context.Context) error { return p.rehearse(ctx, state, back) })
+func (p *plan) checkUpdates(ctx context.Context) error {
+	p.failOn(UpdateRefused, p.rehearse(ctx, p.state, p.back))
+	return nil
 }
 
 // checkHidden notes what keeps definitions from being hidden, or shows that they are.
-func (p *plan) checkHidden(ctx context.Context, found []definition) error {
+func (p *plan) checkHidden(ctx context.Context) error {
 	if !p.config.Defined {
 		return nil // They are deleted.
 	}
@@ -322,7 +337,7 @@ func (p *plan) checkHidden(ctx context.Context, found []definition) error {
 	if err := tried.tryRefuseCopies(ctx); errors.Is(err, cluster.ErrNotKept) {
 		p.notice(DefinitionsNotKept, fmt.Sprintf("run \"crd-apiserver register --groups=%s\" after each time that they are applied, or upgrade the cluster", p.config.Group), "%s", err)
 	}
-	for _, d := range found {
+	for _, d := range p.found {
 		if cluster.AppliedByArgoCD(&d) {
 			p.notice(DefinitionShown, "", "the CustomResourceDefinition %s: %s", d.Name, cluster.ErrShownByArgoCD)
 		}
@@ -330,51 +345,9 @@ func (p *plan) checkHidden(ctx context.Context, found []definition) error {
 	return nil
 }
 
-// checkAdmission names the webhooks and policies that apply to writes now, and at the server.
-func (p *plan) checkAdmission(ctx context.Context, found []definition) error {
-	resources := sets.New[string]()
-	for _, d := range found {
-		resources.Insert(d.Spec.Names.Plural)
-	}
-	webhooks, err := admission.ListWebhooks(ctx, p.kube)
-	if err != nil {
-		return fmt.Errorf("reading the webhooks: %w", err)
-	}
-	var names []string
-	for _, webhook := range webhooks {
-		if admission.Concern(webhook.Rules, p.config.Group, resources.Has) {
-			names = append(names, webhook.Name)
-		}
-	}
-	if len(names) > 0 {
-		p.notice(Webhooks, "let the server reach them, also through network policies: it asks them as kube-apiserver does", "webhooks are asked about writes: %s", strings.Join(names, ", "))
-	}
-	policies, err := admission.ListPolicies(ctx, p.kube)
-	if err != nil {
-		return fmt.Errorf("reading the policies: %w", err)
-	}
-	names = nil
-	fix := ""
-	for _, policy := range policies {
-		if !admission.Concern(policy.Rules, p.config.Group, resources.Has) {
-			continue
-		}
-		name := policy.Name
-		if policy.Parameters != nil {
-			name += " (with parameters)"
-			fix = "bind a ClusterRole that allows get, list and watch of the parameters to the server's ServiceAccount: the server reads them itself"
-		}
-		names = append(names, name)
-	}
-	if len(names) > 0 {
-		p.notice(Policies, fix, "policies apply to writes, now and at the server: %s", strings.Join(names, ", "))
-	}
-	return nil
-}
-
 // checkControllers looks for controllers of the server, which must not change the objects before
 // they have moved.
-func (p *plan) checkControllers(ctx context.Context, _ []definition) error {
+func (p *plan) checkControllers(ctx context.Context) error {
 	lease, err := p.kube.CoordinationV1().Leases(p.config.Service.Namespace).Get(ctx, p.config.Lease, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -410,18 +383,19 @@ func (m *Migration) rehearse(ctx context.Context, state State, back bool) error 
 func (m *Migration) rehearseForward(ctx context.Context) error {
 	patch, client := cluster.LedTo(m.config.Service, m.config.CABundle), m.aggregator.ApiregistrationV1().APIServices()
 	err := m.rehearseSwitch(ctx, "patching", func(name string) error {
-		return errors.Join(m.patchAPIService(ctx, name, patch), cluster.GiveBack(ctx, client, name, m.dryRun...))
+		_, err := client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{DryRun: m.dryRun})
+		return errors.Join(err, cluster.GiveBack(ctx, client, name, m.dryRun...))
 	})
-	if err != nil {
+	if err == nil {
+		err = cluster.Apply(ctx, m.dynamic, m.dryRun, cluster.OwnPolicy(m.config.Group)...)
+	}
+	if err == nil {
+		err = m.tryRefuseCopies(ctx)
+	}
+	if err != nil && !errors.Is(err, cluster.ErrNotKept) {
 		return err
 	}
-	if err := cluster.Apply(ctx, m.dynamic, m.dryRun, cluster.OwnPolicy(m.config.Group)...); err != nil {
-		return err
-	}
-	if err := m.tryRefuseCopies(ctx); err != nil && !errors.Is(err, cluster.ErrNotKept) {
-		return err
-	}
-	return m.hide(ctx, keys.CopyKept)
+	return m.hide(ctx)
 }
 
 func (m *Migration) rehearseReverse(ctx context.Context) error {
@@ -429,31 +403,20 @@ func (m *Migration) rehearseReverse(ctx context.Context) error {
 	if err := m.rehearseSwitch(ctx, "deleting", func(name string) error { return cluster.GiveBack(ctx, client, name, m.dryRun...) }); err != nil {
 		return err
 	}
+	steps := []func(context.Context) error{m.allowCopies, m.serve, func(ctx context.Context) error { return m.annotate(ctx, keys.CopyNone) }}
 	if m.config.KubeEtcd == nil {
-		if err := m.addVersions(ctx); err != nil {
-			return err
-		}
+		steps = append(steps, m.addVersions)
 	}
-	if err := m.allowCopies(ctx); err != nil {
-		return err
-	}
-	if err := m.serve(ctx, keys.CopyKept); err != nil {
-		return err
-	}
-	return m.annotate(ctx, keys.CopyNone)
+	return inOrder(ctx, steps...)
 }
 
 // rehearseFreeze tries to create and to delete the objects that freeze writes.
 func (m *Migration) rehearseFreeze(ctx context.Context) error {
-	versions, err := m.frozenVersions(ctx)
-	if err != nil {
-		return err
-	}
 	objects, err := m.holding(ctx, m.freezeName(), writes()...)
 	if err != nil {
 		return err
 	}
-	if err := cluster.Apply(ctx, m.dynamic, m.dryRun, append(objects, m.denying(m.freezeName(), versions, "false")...)...); err != nil {
+	if err := cluster.Apply(ctx, m.dynamic, m.dryRun, append(objects, m.freezing()...)...); err != nil {
 		return err
 	}
 	// The objects do not exist, so that their deletion can only be forbidden.
@@ -465,13 +428,13 @@ func (m *Migration) rehearseFreeze(ctx context.Context) error {
 
 // rehearseSwitch tries a change of all APIServices.
 func (m *Migration) rehearseSwitch(ctx context.Context, doing string, do func(name string) error) error {
-	for _, name := range m.config.APIServices {
-		apiService, err := m.apiService(ctx, name)
-		if err == nil && apiService != nil {
-			err = do(name)
-		}
-		if err != nil {
-			return fmt.Errorf("%s the APIService %s: %w", doing, name, err)
+	all, err := m.apiServices(ctx)
+	if err != nil {
+		return err
+	}
+	for _, apiService := range all {
+		if err := do(apiService.Name); err != nil {
+			return fmt.Errorf("%s the APIService %s: %w", doing, apiService.Name, err)
 		}
 	}
 	return nil

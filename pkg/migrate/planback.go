@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,9 +31,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // PlanBack returns what keeps the objects from moving back, and what happens to them. It changes
@@ -42,43 +43,47 @@ func (m *Migration) PlanBack(ctx context.Context) ([]Finding, error) {
 	if err != nil && !errors.Is(err, ErrNone) {
 		return nil, err
 	}
-	p := &plan{Migration: m}
-	err = p.run(ctx, nil, []planCheck{
-		{"migration", p.require(NotMoved, func(ctx context.Context) error {
-			return errors.Join(m.checkReturnable(state), m.checkCopies(ctx, state))
-		})},
-		{"apiservices", p.require(NotRegistered, m.checkRegistered)},
-		{"etcd", p.checkRevisions(true)},
-		{"kube-etcd", p.require(OtherEtcd, m.checkKubeEtcd)},
-		{"encryption", p.require(Encrypted, m.checkEncryption)},
-		{"undefined", p.require(ObjectsUndefined, m.checkUndefined)},
-		{"written", p.require(CopiesWritten, func(ctx context.Context) error { return m.checkWritten(ctx, state) })},
-		{"objects", func(ctx context.Context, _ []definition) error { return p.checkObjectsBack(ctx, state) }},
-		{"updates", p.checkUpdates(state, true)},
-	})
+	p := &plan{Migration: m, state: state, back: true}
+	err = p.run(ctx, append(p.reversible(),
+		p.precondition("kube-etcd", OtherEtcd, m.checkKubeEtcd),
+		p.precondition("encryption", Encrypted, m.checkEncryption),
+		planCheck{"objects", p.checkObjectsBack},
+		planCheck{"updates", p.checkUpdates},
+	)...)
 	return p.findings, err
 }
 
-func (m *Migration) checkReturnable(state State) error {
-	switch {
-	case state.Phase == "" && m.config.KubeEtcd == nil:
-		return errAllNew
-	case state.Phase == "", state.Phase == Moved, state.Returning && state.Phase != Returned:
-		return nil
+// reversible returns the checks before objects begin to move back.
+func (p *plan) reversible() []planCheck {
+	return []planCheck{
+		p.precondition("migration", NotMoved, p.checkReturnable),
+		p.precondition("apiservices", NotRegistered, p.checkRegistered),
+		p.precondition("copies", NotMoved, p.checkCopies),
+		{"etcd", p.checkRevisions},
+		p.precondition("undefined", ObjectsUndefined, p.checkUndefined),
+		p.precondition("written", CopiesWritten, func(ctx context.Context) error { return p.checkWritten(ctx, p.state) }),
 	}
-	return fmt.Errorf("the migration is in the phase %s, and not in %s", state.Phase, Moved)
 }
 
-// checkCopies returns an error if a definition was deleted since the objects moved, and kube-apiserver's copies with it.
-func (m *Migration) checkCopies(ctx context.Context, state State) error {
-	if state.Phase != Moved || m.config.KubeEtcd != nil {
+func (p *plan) checkReturnable(context.Context) error {
+	if p.state.Phase == "" || p.state.Phase == Moved || p.state.Returning && p.state.Phase != Returned {
 		return nil
 	}
-	found, err := m.definitions(ctx)
-	for _, d := range found {
-		if before := state.Definitions[d.Name].UID; before != "" && before != d.UID {
-			return errAllNew
-		}
+	return &refusal{fmt.Sprintf("the migration is in the phase %s, and not in %s", p.state.Phase, Moved), "end it by \"migrate run\", \"migrate abort\" or \"migrate finish\""}
+}
+
+// checkCopies returns an error if kube-apiserver has no copies of the objects whose UIDs can be kept. It has none
+// without a migration, or of a definition that was deleted since.
+func (p *plan) checkCopies(ctx context.Context) error {
+	if p.config.KubeEtcd != nil || p.state.Phase != "" && p.state.Phase != Moved {
+		return nil
+	}
+	found, err := p.definitions(ctx)
+	if p.state.Phase == "" || slices.ContainsFunc(found, func(d definition) bool {
+		before := p.state.Definitions[d.Name].UID
+		return before != "" && before != d.UID
+	}) {
+		return errAllNew
 	}
 	return err
 }
@@ -114,23 +119,10 @@ func (m *Migration) checkEncryption(ctx context.Context) error {
 	if m.config.KubeEtcd == nil {
 		return nil
 	}
-	moves, err := m.moves(ctx)
-	if err != nil {
+	return m.eachMove(ctx, func(move move) error {
+		_, err := m.inKubeEtcd().all(ctx, move)
 		return err
-	}
-	to := m.inKubeEtcd()
-	for _, move := range moves {
-		response, err := to.Get(ctx, to.prefix(move), clientv3.WithPrefix(), clientv3.WithLimit(1))
-		if err != nil {
-			return fmt.Errorf("reading kube-apiserver's etcd: %w", err)
-		}
-		for _, kv := range response.Kvs {
-			if _, err := to.decode(ctx, move, string(kv.Key), kv.Value); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	})
 }
 
 // checkUndefined returns an error if the server has objects whose definition is gone. Clients would not reach them any
@@ -139,66 +131,35 @@ func (m *Migration) checkUndefined(ctx context.Context) error {
 	if !m.config.Defined || len(m.config.Stores) == 0 {
 		return nil
 	}
-	prefixes := []string{path.Dir(path.Dir(m.config.Stores[0].Prefix)) + "/"}
-	for _, store := range m.config.Stores {
-		prefixes = append(prefixes, store.Prefix)
-	}
-	// At the same moment.
-	var counts []clientv3.Op
-	for _, prefix := range prefixes {
-		counts = append(counts, clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithCountOnly()))
-	}
-	response, err := m.config.Etcd.Txn(ctx).Then(counts...).Commit()
+	stored, err := m.config.Etcd.Get(ctx, path.Dir(path.Dir(m.config.Stores[0].Prefix))+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
 		return fmt.Errorf("reading the server's etcd: %w", err)
 	}
-	undefined := response.Responses[0].GetResponseRange().Count
-	for _, defined := range response.Responses[1:] {
-		undefined -= defined.GetResponseRange().Count
-	}
-	if undefined == 0 {
+	undefined := slices.DeleteFunc(stored.Kvs, func(kv *mvccpb.KeyValue) bool {
+		return slices.ContainsFunc(m.config.Stores, func(store keys.Objects) bool { return strings.HasPrefix(string(kv.Key), store.Prefix) })
+	})
+	if len(undefined) == 0 {
 		return nil
 	}
-	return &refusal{fmt.Sprintf("the server has %d objects of %s without a CustomResourceDefinition, which clients would not reach any more", undefined, m.config.Group),
+	return &refusal{fmt.Sprintf("the server has %d objects of %s without a CustomResourceDefinition, which clients would not reach any more", len(undefined), m.config.Group),
 		"apply their definition again, or delete them"}
 }
 
-// uidsAtKube returns the UIDs of kube-apiserver's copies by key, or nil if it hides them.
-func (m *Migration) uidsAtKube(ctx context.Context, move move) (map[string]types.UID, error) {
-	if move.hidden || m.config.KubeEtcd != nil {
-		return nil, nil
-	}
-	uids := map[string]types.UID{}
-	_, err := m.list(ctx, local(move.from), func(object *unstructured.Unstructured) error {
-		uids[keyOf(object)] = object.GetUID()
-		return nil
-	})
-	return uids, err
-}
-
 // checkObjectsBack names the objects that get another UID, and those that are too large.
-func (p *plan) checkObjectsBack(ctx context.Context, state State) error {
-	moves, err := p.moves(ctx)
-	if err != nil {
-		return err
-	}
-	for _, move := range moves {
+func (p *plan) checkObjectsBack(ctx context.Context) error {
+	return p.eachMove(ctx, func(move move) error {
 		count, created := 0, []string{}
 		var large named
-		uids, err := p.uidsAtKube(ctx, move)
-		if err != nil {
-			return err
-		}
-		_, err = p.list(ctx, move.from, func(object *unstructured.Unstructured) error {
+		_, err := p.list(ctx, move.from, func(object *unstructured.Unstructured) error {
 			count++
 			name := keyOf(object)
-			if uids == nil && !object.GetCreationTimestamp().Time.Before(state.Switched) || uids != nil && uids[name] != object.GetUID() {
+			if !object.GetCreationTimestamp().Time.Before(p.state.Switched) {
 				created = append(created, name)
 			}
 			to := p.inKubeEtcd()
 			after, err := to.encode(move, object)
 			if err == nil {
-				err = p.tryStore(ctx, p.config.KubeEtcd, to.prefix(move)+name, len(after.data), func(string) ([]byte, error) { return after.data, nil })
+				err = p.tryStore(ctx, p.config.KubeEtcd, to.prefix(move)+name, after.data)
 			}
 			if errors.Is(err, errTooLarge) {
 				large.add(name, err)
@@ -218,7 +179,7 @@ func (p *plan) checkObjectsBack(ctx context.Context, state State) error {
 			p.notice(NewUIDs, "give --kube-etcd-servers to keep their UIDs", "%d %s would move back, and %d of them get another UID, since kube-apiserver has no copies with the same: the garbage collector deletes what they own: %v", count, move.GroupResource, len(created), created)
 		}
 		if large.total == 0 {
-			continue
+			return nil
 		}
 		status, are := Failure, "are"
 		if p.config.KubeEtcd == nil {
@@ -226,8 +187,8 @@ func (p *plan) checkObjectsBack(ctx context.Context, state State) error {
 		}
 		p.find(ObjectsTooLarge, status, "make these objects smaller, or give kube-apiserver's etcd a higher --max-request-bytes",
 			"%d of %d %s %s too large for kube-apiserver's etcd: %s", large.total, count, move.GroupResource, are, large)
-	}
-	return nil
+		return nil
+	})
 }
 
 // checkQuotas names the quotas that count new objects of a resource twice while they move back.
@@ -260,16 +221,15 @@ func (m *Migration) checkRegistered(ctx context.Context) error {
 	if len(found) == 0 {
 		return fmt.Errorf("no CustomResourceDefinition defines a resource of %s: apply them first", m.config.Group)
 	}
+	all, err := m.apiServices(ctx)
+	if err != nil {
+		return err
+	}
 	registered, local := false, []string{}
-	for _, name := range m.config.APIServices {
-		apiService, err := m.apiService(ctx, name)
-		switch {
-		case err != nil:
-			return err
-		case apiService == nil: // No definition has the version.
-		case apiService.Spec.Service == nil:
-			local = append(local, name)
-		default:
+	for _, apiService := range all {
+		if apiService.Spec.Service == nil {
+			local = append(local, apiService.Name)
+		} else {
 			registered = true
 		}
 	}
@@ -296,15 +256,11 @@ func (m *Migration) checkWritten(ctx context.Context, state State) error {
 		return nil
 	}
 	bypassed := state.Phase == Moved && len(state.Conversions) > 0
-	moves, err := m.moves(ctx)
-	if err != nil {
-		return err
-	}
 	var (
 		written []string
 		first   move
 	)
-	for _, move := range moves {
+	err := m.eachMove(ctx, func(move move) error {
 		// All objects of a resource that was defined later are new.
 		moved, _ := strconv.ParseInt(state.Revisions[move.Resource], 10, 64)
 		look := func(object *unstructured.Unstructured, revision int64) error {
@@ -321,29 +277,30 @@ func (m *Migration) checkWritten(ctx context.Context, state State) error {
 			return err
 		}
 		if m.config.KubeEtcd != nil {
-			err = m.inKubeEtcd().each(ctx, move, func(key string, kv *mvccpb.KeyValue) error {
-				object, err := objectAtKube(move, key, kv.Value)
+			return m.inKubeEtcd().each(ctx, move, func(_ string, kv *mvccpb.KeyValue) error {
+				object, err := objectAtKube(move, kv)
 				if err != nil {
 					return err
 				}
 				return look(object, kv.ModRevision)
 			})
-		} else if own := move.bypass(); bypassed || !move.hidden {
-			if !bypassed {
-				own = local(move.from)
-			}
-			_, err = m.list(ctx, own, func(object *unstructured.Unstructured) error {
-				object.SetAPIVersion(move.from.GroupVersion().String())
-				revision, err := revisionOf(object.GetResourceVersion())
-				return cmp.Or(err, look(object, revision))
-			})
 		}
-		if err != nil {
-			return err
+		from := local(move.from)
+		switch {
+		case bypassed:
+			from = move.bypass()
+		case move.hidden:
+			return nil
 		}
-	}
-	if len(written) == 0 {
-		return nil
+		_, err := m.list(ctx, from, func(object *unstructured.Unstructured) error {
+			object.SetAPIVersion(move.from.GroupVersion().String())
+			revision, err := revisionOf(object.GetResourceVersion())
+			return cmp.Or(err, look(object, revision))
+		})
+		return err
+	})
+	if err != nil || len(written) == 0 {
+		return err
 	}
 	own, read := local(first.from), "read them"
 	if first.hidden {
@@ -358,15 +315,14 @@ func (m *Migration) checkWritten(ctx context.Context, state State) error {
 // lost reports whether the server lacks what kube-apiserver has of an object. Each write changes managedFields and the
 // generation.
 func (m *Migration) lost(ctx context.Context, move move, object *unstructured.Unstructured) (bool, error) {
-	key := move.Prefix + keyOf(object)
-	response, err := m.config.Etcd.Get(ctx, key)
+	response, err := m.config.Etcd.Get(ctx, move.Prefix+keyOf(object))
 	if err != nil {
 		return false, fmt.Errorf("reading the server's etcd: %w", err)
 	}
 	if len(response.Kvs) == 0 {
 		return true, nil
 	}
-	data, err := readAtServer(ctx, move, key, response.Kvs[0].Value)
+	data, err := readAtServer(ctx, move, response.Kvs[0])
 	if err != nil {
 		return false, err
 	}
@@ -375,7 +331,7 @@ func (m *Migration) lost(ctx context.Context, move move, object *unstructured.Un
 		return false, err
 	}
 	var contents []content
-	for _, object := range []*unstructured.Unstructured{object.DeepCopy(), there} {
+	for _, object := range []*unstructured.Unstructured{object, there} {
 		object.SetManagedFields(nil)
 		object.SetGeneration(0)
 		encoded, err := atServer{}.encode(move, object)

@@ -22,9 +22,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -37,14 +35,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/storage/value"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // checkObjects decodes and encodes each object as the server does, and sums up the results.
-func (p *plan) checkObjects(ctx context.Context, found []definition) error {
-	for _, d := range found {
+func (p *plan) checkObjects(ctx context.Context) error {
+	for _, d := range p.found {
 		store := p.storeOf(d)
 		if store == nil || len(d.served()) == 0 {
 			continue // checkDefinitions has said so.
@@ -57,8 +54,8 @@ func (p *plan) checkObjects(ctx context.Context, found []definition) error {
 }
 
 func (p *plan) checkObjectsOf(ctx context.Context, d definition, move move) error {
-	seen := objectsSeen{finalizers: map[string]int{}, named: map[Reason]*named{}}
-	err := p.each(ctx, move, &seen)
+	seen := objectsSeen{named: map[Reason]*named{}}
+	_, err := p.list(ctx, move.from, func(object *unstructured.Unstructured) error { return p.look(ctx, move, object, &seen) })
 	if d.converts() && apierrors.IsInternalError(err) {
 		p.fail(NotConverted, "correct these objects in the version that they are stored in, or the webhook", "%s", err)
 		return nil
@@ -83,29 +80,18 @@ func (p *plan) checkObjectsOf(ctx context.Context, d definition, move move) erro
 		}
 	}
 	p.notice(ObjectsMove, "", "%d %s would move, %d kB as JSON: %d have finalizers, %d are being deleted, %d have owners", seen.count, move.GroupResource, seen.bytes/1000, seen.finalized, seen.deleted, seen.owned)
-	if len(seen.finalizers) > 0 {
-		p.notice(Finalizers, "let the controllers that remove them run on", "%s have finalizers: %s", move.GroupResource, counts(seen.finalizers))
-	}
 	return nil
 }
 
-// each looks at all objects of a resource.
-func (p *plan) each(ctx context.Context, move move, seen *objectsSeen) error {
-	_, err := p.list(ctx, move.from, func(object *unstructured.Unstructured) error {
-		data, err := object.MarshalJSON()
-		if err != nil {
-			return err
-		}
-		p.namespaces[object.GetNamespace()] = true
-		seen.add(object, len(data))
-		return p.look(ctx, move, object, data, seen)
-	})
-	return err
-}
-
 // look decodes, encodes, converts and validates an object as the server does.
-func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstructured, data []byte, seen *objectsSeen) error {
+func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstructured, seen *objectsSeen) error {
+	data, err := object.MarshalJSON()
+	if err != nil {
+		return err
+	}
 	name := keyOf(object)
+	p.namespaces[object.GetNamespace()] = true
+	seen.add(object, len(data))
 	decoded, _, err := move.Strict.Decode(data, nil, nil)
 	var encoded []byte
 	if err == nil {
@@ -115,9 +101,10 @@ func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstruc
 		seen.note(ObjectsRefused, name, err)
 		return nil
 	}
-	err = p.tryStore(ctx, p.config.Etcd, move.Prefix+name, len(encoded), func(key string) ([]byte, error) {
-		return move.Transformer.TransformToStorage(ctx, encoded, value.DefaultContext(key))
-	})
+	stored, err := encrypt(ctx, move, name, encoded)
+	if err == nil {
+		err = p.tryStore(ctx, p.config.Etcd, move.Prefix+name, stored)
+	}
 	if errors.Is(err, errTooLarge) {
 		seen.note(ObjectsTooLarge, name, err)
 	} else if err != nil {
@@ -162,22 +149,18 @@ const largeBytes = 1_500_000
 
 var errTooLarge = errors.New("etcd refuses it")
 
-// tryStore returns errTooLarge if an etcd would not store an object of a size. Its transaction is as large as a
-// server's update of an object, and stores nothing. If the etcd can't be reached, the size decides.
-func (p *plan) tryStore(ctx context.Context, etcd *clientv3.Client, key string, size int, stored func(key string) ([]byte, error)) error {
+// tryStore returns errTooLarge if an etcd would not store an object. Its transaction is as large as a server's update of
+// an object, and stores nothing. If the etcd can't be reached, the size decides.
+func (p *plan) tryStore(ctx context.Context, etcd *clientv3.Client, key string, object []byte) error {
 	switch {
-	case size < triedBytes, etcd == nil && size <= largeBytes:
+	case len(object) < triedBytes, etcd == nil && len(object) <= largeBytes:
 		return nil
 	case etcd == nil:
-		return fmt.Errorf("%w with its default of 1.5 MiB: %d bytes", errTooLarge, size)
+		return fmt.Errorf("%w with its default of 1.5 MiB: %d bytes", errTooLarge, len(object))
 	}
-	data, err := stored(key)
-	if err != nil {
-		return fmt.Errorf("encrypting %s: %w", key, err)
-	}
-	_, err = etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "<", 0)).Then(clientv3.OpPut(key, string(data))).Else(clientv3.OpGet(key)).Commit()
+	_, err := etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "<", 0)).Then(clientv3.OpPut(key, string(object))).Else(clientv3.OpGet(key)).Commit()
 	if code := status.Code(err); errors.Is(err, rpctypes.ErrRequestTooLarge) || code == codes.ResourceExhausted || code == codes.InvalidArgument {
-		return fmt.Errorf("%w: %d bytes", errTooLarge, len(data))
+		return fmt.Errorf("%w: %d bytes", errTooLarge, len(object))
 	}
 	return err
 }
@@ -215,8 +198,6 @@ func created(object runtime.Object) runtime.Object {
 // objectsSeen sums up the objects of a resource.
 type objectsSeen struct {
 	count, bytes, finalized, deleted, owned int
-	// finalizers counts the objects with each finalizer.
-	finalizers map[string]int
 	// named are the objects that findings are about.
 	named map[Reason]*named
 }
@@ -234,11 +215,8 @@ func (s *objectsSeen) add(object *unstructured.Unstructured, size int) {
 	if object.GetDeletionTimestamp() != nil {
 		s.deleted++
 	}
-	if finalizers := object.GetFinalizers(); len(finalizers) > 0 {
+	if len(object.GetFinalizers()) > 0 {
 		s.finalized++
-		for _, finalizer := range finalizers {
-			s.finalizers[finalizer]++
-		}
 	}
 	if len(object.GetOwnerReferences()) > 0 {
 		s.owned++
@@ -260,15 +238,6 @@ func (n *named) add(name string, err error) {
 
 // String implements fmt.Stringer.
 func (n named) String() string { return strings.Join(n.first, "; ") }
-
-// counts lists names with their counts.
-func counts(of map[string]int) string {
-	var texts []string
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		texts = append(texts, fmt.Sprintf("%d %s", of[name], name))
-	}
-	return strings.Join(texts, ", ")
-}
 
 // checkNamespaces fails if a namespace of the objects is being deleted, and its objects with it.
 func (p *plan) checkNamespaces(ctx context.Context) error {

@@ -42,44 +42,27 @@ const (
 	maxRaiseByAPI = 100_000
 )
 
-// counter is an etcd whose revision can be raised.
-type counter struct {
-	name string
-	now  func(context.Context) (int64, error)
-	// write makes one revision, and returns it; clean removes what was written.
-	write func(ctx context.Context, worker int) (int64, error)
-	clean func(context.Context) error
-}
-
-// raise writes until the revision is above the goal.
-func (c counter) raise(ctx context.Context, goal int64) error {
-	group, writing := errgroup.WithContext(ctx)
+// raiseAbove makes revisions of an etcd by a function until one is above a goal, unless the present one is. The function
+// makes one revision and returns it.
+func (m *Migration) raiseAbove(ctx context.Context, etcd string, now, goal int64, write func(ctx context.Context, worker int) (int64, error)) error {
+	goal += raiseMargin
+	if now > goal {
+		return nil
+	}
+	m.progress("raising the revision of %s from %d above %d", etcd, now, goal)
+	group, ctx := errgroup.WithContext(ctx)
 	for worker := range writers {
 		group.Go(func() error {
 			for revision := int64(0); revision <= goal; {
 				var err error
-				if revision, err = c.write(writing, worker); err != nil {
-					return fmt.Errorf("raising the revision of %s: %w", c.name, err)
+				if revision, err = write(ctx, worker); err != nil {
+					return fmt.Errorf("raising the revision of %s: %w", etcd, err)
 				}
 			}
 			return nil
 		})
 	}
-	err := group.Wait()
-	if cleanErr := c.clean(context.WithoutCancel(ctx)); err == nil {
-		err = cleanErr
-	}
-	return err
-}
-
-// raiseAbove raises the revision of an etcd above a goal, unless it is higher already.
-func (m *Migration) raiseAbove(ctx context.Context, c counter, goal int64) error {
-	now, err := c.now(ctx)
-	if err != nil || now > goal+raiseMargin {
-		return err
-	}
-	m.progress("raising the revision of %s from %d above %d", c.name, now, goal)
-	return c.raise(ctx, goal+raiseMargin)
+	return group.Wait()
 }
 
 // serverRevision returns the revision of the server's etcd.
@@ -100,43 +83,28 @@ func (m *Migration) kubeRevision(ctx context.Context) (int64, error) {
 	return revisionOf(list.GetResourceVersion())
 }
 
-// serverCounter returns a counter for the server's etcd.
-func (m *Migration) serverCounter() counter {
-	return byKey("the server's etcd", m.serverRevision, m.config.StateKey+".revision", func(ctx context.Context, op clientv3.Op) (int64, error) {
-		response, err := m.write(ctx, op)
-		if err != nil {
-			return 0, err
-		}
-		return response.Header.Revision, nil
-	})
-}
-
-// kubeCounter returns a counter for kube-apiserver's etcd. If only kube-apiserver can reach that
-// etcd, the counter changes ConfigMaps.
-func (m *Migration) kubeCounter() counter {
-	const name = "kube-apiserver's etcd"
+// raiseKube raises the revision of kube-apiserver's etcd above the server's. ahead is the number of further writes that
+// it leaves room for. If only kube-apiserver can reach its etcd, raiseKube changes ConfigMaps.
+func (m *Migration) raiseKube(ctx context.Context, ahead int64) error {
+	const etcd = "kube-apiserver's etcd"
+	missing, goal, err := m.missing(ctx, true)
+	if err != nil || missing+ahead < 0 {
+		return err
+	}
 	if m.config.KubeEtcd == nil {
-		return counter{name: name, now: m.kubeRevision, write: m.changeConfigMap, clean: m.deleteConfigMaps}
+		defer m.deleteConfigMaps(context.WithoutCancel(ctx))
+		return m.raiseAbove(ctx, etcd, goal-missing, goal+ahead, m.changeConfigMap)
 	}
-	return byKey(name, m.kubeRevision, m.config.KubePrefix+"/migrate.revision", func(ctx context.Context, op clientv3.Op) (int64, error) {
-		response, err := m.config.KubeEtcd.Txn(ctx).Then(op).Commit()
+	key := m.config.KubePrefix + "/migrate.revision"
+	err = m.raiseAbove(ctx, etcd, goal-missing, goal+ahead, func(ctx context.Context, _ int) (int64, error) {
+		response, err := m.config.KubeEtcd.Put(ctx, key, "")
 		if err != nil {
 			return 0, err
 		}
 		return response.Header.Revision, nil
 	})
-}
-
-// byKey returns a counter that writes one key.
-func byKey(name string, now func(context.Context) (int64, error), key string, do func(context.Context, clientv3.Op) (int64, error)) counter {
-	return counter{
-		name: name, now: now,
-		write: func(ctx context.Context, _ int) (int64, error) { return do(ctx, clientv3.OpPut(key, "")) },
-		clean: func(ctx context.Context) error {
-			_, err := do(ctx, clientv3.OpDelete(key))
-			return err
-		},
-	}
+	_, deleteErr := m.config.KubeEtcd.Delete(context.WithoutCancel(ctx), key)
+	return errors.Join(err, deleteErr)
 }
 
 func (m *Migration) configMapName(worker int) string {
@@ -153,38 +121,54 @@ func (m *Migration) changeConfigMap(ctx context.Context, worker int) (int64, err
 	return revisionOf(changed.ResourceVersion)
 }
 
-func (m *Migration) deleteConfigMaps(ctx context.Context) error {
+func (m *Migration) deleteConfigMaps(ctx context.Context) {
 	for worker := range writers {
 		// Those that are left over do no harm.
 		_ = m.kube.CoreV1().ConfigMaps(metav1.NamespaceDefault).Delete(ctx, m.configMapName(worker), metav1.DeleteOptions{})
 	}
-	return nil
 }
 
 // beginHistory raises the revision of the server's etcd above kube-apiserver's. The server then
-// answers watches from earlier revisions with 410 Gone, and clients list again. It is done if this
-// process has come that far already.
-func (m *Migration) beginHistory(ctx context.Context) (done bool, err error) {
+// answers watches from earlier revisions with 410 Gone, and clients list again.
+func (m *Migration) beginHistory(ctx context.Context) error {
 	goal, err := m.kubeRevision(ctx)
 	if err != nil || goal < m.historyStart {
-		return true, err
-	}
-	if err := m.raiseAbove(ctx, m.serverCounter(), goal); err != nil {
-		return false, err
+		return err // This process has come that far already.
 	}
 	now, err := m.serverRevision(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if _, err := m.write(ctx, clientv3.OpPut(m.config.HistoryKey, strconv.FormatInt(now, 10))); err != nil {
-		return false, err
+	err = m.raiseAbove(ctx, "the server's etcd", now, goal, func(ctx context.Context, _ int) (int64, error) {
+		response, err := m.write(ctx, clientv3.OpPut(m.revisionKey(), ""))
+		if err != nil {
+			return 0, err
+		}
+		return response.Header.Revision, nil
+	})
+	if err != nil {
+		return err
+	}
+	now, err = m.endHistory(ctx, 0)
+	if err != nil {
+		return err
 	}
 	m.historyStart = now
 	// Lists must not go on from before either.
 	if _, err := m.config.Etcd.Compact(ctx, now); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
-		return false, fmt.Errorf("compacting the server's etcd: %w", err)
+		return fmt.Errorf("compacting the server's etcd: %w", err)
 	}
-	return false, nil
+	return nil
+}
+
+// endHistory makes the server's history begin so many revisions after the present one, which it returns. The server ends
+// all watches.
+func (m *Migration) endHistory(ctx context.Context, after int64) (now int64, err error) {
+	if now, err = m.serverRevision(ctx); err != nil {
+		return 0, err
+	}
+	_, err = m.write(ctx, clientv3.OpPut(m.config.HistoryKey, strconv.FormatInt(now+after, 10)))
+	return now, err
 }
 
 // missing returns how many revisions the target's etcd is behind the other one, and the other one's
@@ -228,16 +212,6 @@ func (m *Migration) checkRevision(ctx context.Context, back bool) (missed string
 		fix: fmt.Sprintf("restore a snapshot of %s by \"etcdutl snapshot restore --bump-revision=%d --mark-compacted\"%s, so that it goes on above the revision %d, "+
 			"or give --raise-revision: this command then writes up to %d empty revisions there", to, missing+raiseMargin, embedded, goal, most),
 	}
-}
-
-// raiseKube raises the revision of kube-apiserver's etcd above the server's. ahead is the number of
-// further writes that it leaves room for. It is done if the revision was high enough already.
-func (m *Migration) raiseKube(ctx context.Context, ahead int64) (done bool, err error) {
-	missing, goal, err := m.missing(ctx, true)
-	if err != nil || missing+ahead < 0 {
-		return true, err
-	}
-	return false, m.raiseAbove(ctx, m.kubeCounter(), goal+ahead)
 }
 
 // revisionOf parses a resourceVersion as a revision of etcd.

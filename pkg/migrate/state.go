@@ -22,6 +22,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -100,7 +101,11 @@ func (m *Migration) readState(ctx context.Context) (state State, revision int64,
 	if len(response.Kvs) == 0 {
 		return state, 0, ErrNone
 	}
-	if err := json.Unmarshal(response.Kvs[0].Value, &state); err != nil {
+	err = json.Unmarshal(response.Kvs[0].Value, &state)
+	if err == nil && !slices.ContainsFunc(steps(), func(step stepOf) bool { return step.phase == state.Phase }) {
+		err = fmt.Errorf("the phase %q is unknown", state.Phase)
+	}
+	if err != nil {
 		return state, 0, fmt.Errorf("the migration's state, the key %s in the server's etcd, can't be read: %w", m.config.StateKey, err)
 	}
 	return state, response.Kvs[0].ModRevision, nil
@@ -208,14 +213,13 @@ func (m *Migration) live(ctx context.Context) (clientv3.LeaseID, error) {
 	if err != nil {
 		return 0, fmt.Errorf("getting a lease from the server's etcd: %w", err)
 	}
+	kept, err := m.config.Etcd.KeepAlive(ctx, lease.ID)
+	if err != nil {
+		return 0, fmt.Errorf("keeping a lease of the server's etcd: %w", err)
+	}
 	go func() {
-		for ctx.Err() == nil {
-			if kept, err := m.config.Etcd.KeepAlive(ctx, lease.ID); err == nil {
-				for range kept {
-					continue // The client gives up when etcd has not answered for a minute.
-				}
-			}
-			_ = wait(ctx, time.Second)
+		for range kept {
+			continue // The client logs when nobody reads the answers.
 		}
 	}()
 	return lease.ID, nil
@@ -245,63 +249,42 @@ func (m *Migration) progress(format string, args ...any) {
 // meter measures a pass over all objects.
 type meter struct {
 	Progress
-	report   func(Progress)
-	now      func() time.Time
-	started  time.Time
-	reported time.Time
+	started, reported time.Time
 }
 
-func newMeter(total int, report func(Progress), now func() time.Time) *meter {
-	started := now()
-	return &meter{Progress: Progress{Total: total}, report: report, now: now, started: started, reported: started}
-}
-
-// add counts an object. There may be more than there were at first.
-func (m *meter) add(size int) {
-	if m == nil {
-		return
-	}
+// add counts an object, and reports whether it is time to tell how far the pass is. There may be more objects than
+// there were at first.
+func (m *meter) add(size int) bool {
 	m.Objects++
 	m.Bytes += int64(size)
 	m.Total = max(m.Total, m.Objects)
-	now := m.now()
-	if now.Sub(m.reported) < reportInterval {
-		return
+	if time.Since(m.reported) < reportInterval {
+		return false
 	}
-	m.reported = now
-	left := int((now.Sub(m.started) * time.Duration(m.Total-m.Objects) / time.Duration(m.Objects)).Round(time.Second) / time.Second)
+	m.reported = time.Now()
+	left := int((time.Since(m.started) * time.Duration(m.Total-m.Objects) / time.Duration(m.Objects)).Round(time.Second) / time.Second)
 	m.SecondsLeft = &left
 	m.Message = fmt.Sprintf("%d of %d objects, %.1f MB, %d s left", m.Objects, m.Total, float64(m.Bytes)/1e6, left)
-	m.report(m.Progress)
+	return true
 }
 
-// beginPass begins to measure a pass over all objects.
-func (m *Migration) beginPass(ctx context.Context, moves []move) error {
-	total := 0
-	for _, move := range moves {
-		_, count, err := m.revisionNow(ctx, move.from)
-		if err != nil {
-			return err
-		}
-		total += max(count, 0)
+// countObject counts an object of the present pass, and tells how far the pass is once a second, also to other processes.
+// It ignores errors of that: either the next report succeeds, or the next step fails for the same reason.
+func (m *Migration) countObject(ctx context.Context, size int) {
+	if !m.meter.add(size) {
+		return
 	}
-	m.meter = newMeter(total, func(progress Progress) {
-		m.config.Report(progress)
-		m.saveProgress(ctx, progress)
-	}, time.Now)
-	return nil
+	m.config.Report(m.meter.Progress)
+	if content, err := json.Marshal(m.meter.Progress); err == nil {
+		_, _ = m.write(ctx, clientv3.OpPut(m.progressKey(), string(content)))
+	}
 }
 
 // progressKey returns the key of the present pass's progress, which other processes read.
 func (m *Migration) progressKey() string { return m.config.StateKey + ".progress" }
 
-// saveProgress tells other processes how far this one is. It ignores errors: either the next report
-// succeeds, or the next step fails for the same reason.
-func (m *Migration) saveProgress(ctx context.Context, progress Progress) {
-	if content, err := json.Marshal(progress); err == nil {
-		_, _ = m.write(ctx, clientv3.OpPut(m.progressKey(), string(content)))
-	}
-}
+// revisionKey returns the key whose writes raise the revision of the server's etcd.
+func (m *Migration) revisionKey() string { return m.config.StateKey + ".revision" }
 
 // readProgress returns the progress that was saved after the state, or nil.
 func (m *Migration) readProgress(ctx context.Context, revision int64) (*Progress, error) {
@@ -321,7 +304,7 @@ func (m *Migration) readProgress(ctx context.Context, revision int64) (*Progress
 
 // forget deletes the state of a migration that has ended.
 func (m *Migration) forget(ctx context.Context) error {
-	response, err := m.write(ctx, clientv3.OpDelete(m.config.StateKey), clientv3.OpDelete(m.progressKey()))
+	response, err := m.write(ctx, clientv3.OpDelete(m.config.StateKey), clientv3.OpDelete(m.progressKey()), clientv3.OpDelete(m.revisionKey()))
 	if errors.Is(err, errSuperseded) && stateIn(response) == nil {
 		return nil // This process has deleted it, if an answer was lost.
 	}

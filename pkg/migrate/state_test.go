@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -117,18 +118,18 @@ func TestStatusOfAnother(t *testing.T) {
 		return state.Progress
 	}
 	assert.Nil(t, progress(), "before there is any")
-	left := 7
-	want := Progress{Message: "500 of 1000 objects", Objects: 500, Total: 1000, Bytes: 4096, SecondsLeft: &left}
-	m.saveProgress(t.Context(), want)
-	assert.Empty(t, cmp.Diff(&want, progress()))
+	report := func() *Progress {
+		m.meter = meter{Progress: Progress{Total: 2}, started: time.Now()}
+		m.countObject(t.Context(), 4096)
+		return &m.meter.Progress
+	}
+	assert.Empty(t, cmp.Diff(report(), progress()))
 	require.NoError(t, m.enter(t.Context(), Freezing))
 	assert.Nil(t, progress(), "of the phase before")
-	m.saveProgress(t.Context(), want)
+	report()
 	second := &Migration{config: m.config}
 	require.NoError(t, second.resume(t.Context(), anyState))
-	late := want
-	late.Objects = 999
-	m.saveProgress(t.Context(), late)
+	report()
 	assert.Nil(t, progress(), "of a process that may no longer write")
 	require.NoError(t, second.forget(t.Context()))
 	response, err := m.config.Etcd.Get(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithCountOnly())
@@ -161,14 +162,17 @@ func TestMeter(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var reported []Progress
-			now := time.Unix(0, 0)
-			meter := newMeter(test.total, func(progress Progress) { reported = append(reported, progress) }, func() time.Time { return now })
-			for _, size := range test.sizes {
-				now = now.Add(test.duration)
-				meter.add(size)
-			}
-			assert.Empty(t, cmp.Diff(test.want, reported))
+			synctest.Test(t, func(t *testing.T) {
+				var reported []Progress
+				meter := meter{Progress: Progress{Total: test.total}, started: time.Now(), reported: time.Now()}
+				for _, size := range test.sizes {
+					time.Sleep(test.duration)
+					if meter.add(size) {
+						reported = append(reported, meter.Progress)
+					}
+				}
+				assert.Empty(t, cmp.Diff(test.want, reported))
+			})
 		})
 	}
 }

@@ -17,19 +17,17 @@ limitations under the License.
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -50,25 +48,17 @@ const (
 // ends its own watches. If the server can't be reached, or the definitions have changed, nothing
 // changes for clients. The migration then is back in the phase Copying.
 func (m *Migration) switchToServer(ctx context.Context) error {
-	if err := m.switchVersions(ctx); err != nil {
-		return err
-	}
 	m.state.Service = serviceOf(&m.config.Service)
-	if err := m.copyLate(ctx); err != nil {
-		return err
-	}
-	// Other writes may have raised the revision of kube-apiserver's etcd since.
-	if _, err := m.beginHistory(ctx); err != nil {
-		return err
-	}
-	if err := m.checkHistory(ctx); err != nil {
-		return err
-	}
-	// A kube-apiserver that learned of this before it learns of the APIServices would answer 404.
-	if err := cluster.Settle(ctx); err != nil {
-		return err
-	}
-	return m.hide(ctx, keys.CopyKept)
+	return inOrder(ctx,
+		m.switchVersions,
+		m.copyLate,
+		// Other writes may have raised the revision of kube-apiserver's etcd since.
+		m.beginHistory,
+		m.checkHistory,
+		// A kube-apiserver that learned of this before it learns of the APIServices would answer 404.
+		cluster.Settle,
+		m.hide,
+	)
 }
 
 // copyLate copies writes that kube-apiservers accepted because they learned late of the freeze. By
@@ -108,49 +98,44 @@ func (m *Migration) copyLate(ctx context.Context) error {
 	return nil
 }
 
-// switchToKube makes kube-apiserver answer requests itself, and ends the watches that clients still
-// have at the server.
+// switchToKube makes kube-apiserver serve what has moved back, from a revision on that no client has seen from the
+// server, and answer requests itself. It ends the watches that clients still have at the server.
 func (m *Migration) switchToKube(ctx context.Context) error {
-	if err := m.serveReturned(ctx); err != nil {
-		return err
-	}
-	given, err := m.givenBack(ctx)
-	if err != nil {
-		return err
-	}
-	if len(given) == 0 {
-		if err := m.checkReturned(ctx); err != nil {
-			return m.unfreeze(ctx, err)
-		}
-	}
-	if err := m.giveAllBack(ctx); err != nil {
-		return err
-	}
-	if err := m.checkHistory(ctx); err != nil {
-		return err
-	}
-	now, err := m.serverRevision(ctx)
-	if err != nil {
-		return err
-	}
-	if _, err := m.write(ctx, clientv3.OpPut(m.config.HistoryKey, strconv.FormatInt(now+1, 10))); err != nil {
-		return err
-	}
-	return m.annotate(ctx, keys.CopyNone)
+	return inOrder(ctx,
+		func(ctx context.Context) error { return m.raiseKube(ctx, raiseMargin) },
+		m.allowCopies,
+		m.serve,
+		func(ctx context.Context) error { return m.allow(ctx, m.bypassName()) },
+		// All kube-apiservers serve them before the first one learns that it has the APIServices again.
+		cluster.Settle,
+		m.fillCaches,
+		func(ctx context.Context) error {
+			given, err := m.givenBack(ctx)
+			if err != nil || len(given) > 0 {
+				return err // An earlier process has come further.
+			}
+			if err := m.checkReturned(ctx); err != nil {
+				return m.unfreeze(ctx, err)
+			}
+			return nil
+		},
+		m.giveAllBack,
+		m.checkHistory,
+		func(ctx context.Context) error {
+			_, err := m.endHistory(ctx, 1)
+			return err
+		},
+		func(ctx context.Context) error { return m.annotate(ctx, keys.CopyNone) },
+	)
 }
 
 // givenBack returns the APIServices that led to the server and are kube-apiserver's own again, or are about to be.
-func (m *Migration) givenBack(ctx context.Context) (names []string, err error) {
-	for _, name := range slices.Sorted(maps.Keys(m.state.Registered)) {
-		apiService, err := m.apiService(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		if apiService == nil || apiService.Spec.Service == nil {
-			names = append(names, name)
-		}
-	}
-	return names, nil
+func (m *Migration) givenBack(ctx context.Context) ([]string, error) {
+	registered, err := m.registered(ctx)
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(m.state.Registered)), func(name string) bool {
+		_, still := registered[name]
+		return still || !slices.Contains(m.config.APIServices, name)
+	}), err
 }
 
 // checkReturned returns an error unless kube-apiserver can serve what has moved back.
@@ -158,94 +143,59 @@ func (m *Migration) checkReturned(ctx context.Context) error {
 	if err := m.unchanged(ctx); err != nil {
 		return err
 	}
-	moves, err := m.moves(ctx)
-	if err != nil {
-		return err
-	}
-	for _, move := range moves {
+	return m.eachMove(ctx, func(move move) error {
 		// It may encrypt resources, and had no copy that showed it.
 		if _, _, err := m.revisionNow(ctx, local(move.from)); err != nil {
 			return &refusal{fmt.Sprintf("kube-apiserver can't read the %s that were written to its etcd: %v", move.GroupResource, err),
 				"if it encrypts them, add the provider identity to its --encryption-provider-config until all have been written again"}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
-// serveReturned makes kube-apiserver serve what has moved back, from a revision on that no client has seen from the
-// server.
-func (m *Migration) serveReturned(ctx context.Context) error {
-	if _, err := m.raiseKube(ctx, raiseMargin); err != nil {
-		return err
-	}
-	if err := m.allowCopies(ctx); err != nil {
-		return err
-	}
-	if err := m.serve(ctx, keys.CopyKept); err != nil {
-		return err
-	}
-	if err := m.allow(ctx, m.bypassName()); err != nil {
-		return err
-	}
-	// All kube-apiservers serve them before the first one learns that it has the APIServices again.
-	if err := cluster.Settle(ctx); err != nil {
-		return err
-	}
-	return m.fillCaches(ctx)
-}
-
-// giveAllBack returns when all APIServices are kube-apiserver's own again. While one leads to a server that follows
-// new versions, that server may register one again that has been given back.
+// giveAllBack gives one APIService after the other back, and returns when all are kube-apiserver's own again. While one
+// leads to a server that follows new versions, that server may register one again that has been given back.
 func (m *Migration) giveAllBack(ctx context.Context) error {
-	for range maxPasses {
+	var refused error
+	timeout := availableTimeout * time.Duration(1+len(m.config.APIServices)) / 2
+	err := eventually(ctx, timeout, func(ctx context.Context) error {
 		for _, name := range m.config.APIServices {
-			if err := m.giveBack(ctx, name); err != nil {
+			err := m.giveBack(ctx, name)
+			if err != nil {
+				err = fmt.Errorf("giving the APIService %s back to kube-apiserver: %w", name, err)
+			}
+			if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+				refused = err
+				return nil // The next attempt would be refused, too, while writes wait.
+			}
+			if err != nil {
 				return err
 			}
 		}
-		registered, err := m.registered(ctx)
-		if err != nil || len(registered) == 0 {
-			return err
-		}
-	}
-	return fmt.Errorf("APIServices of %s are made to lead to a server again and again: stop what applies them, and run this again", m.config.Group)
+		return nil
+	})
+	return cmp.Or(err, refused)
 }
 
-// giveBack returns when an APIService is kube-apiserver's own again.
+// giveBack deletes an APIService that leads to a server, and returns an error until it is kube-apiserver's own.
 func (m *Migration) giveBack(ctx context.Context, name string) error {
-	var refused error
-	err := eventually(ctx, availableTimeout, func(ctx context.Context) error {
-		apiService, err := m.apiService(ctx, name)
-		if err != nil {
+	apiService, err := m.apiService(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case apiService == nil:
+		return m.unregistered(ctx, name)
+	case !cluster.OwnedByKube(apiService):
+		if err := cluster.GiveBack(ctx, m.aggregator.ApiregistrationV1().APIServices(), name); err != nil {
 			return err
 		}
-		if apiService == nil {
-			return m.unregistered(ctx, name)
-		}
-		if cluster.OwnedByKube(apiService) {
-			if reason := cluster.Availability(apiService).Reason; reason != cluster.LocalReason {
-				return fmt.Errorf("kube-apiserver does not serve %s itself yet: %s", name, reason)
-			}
-			return m.answeredByServer(ctx, name, false)
-		}
-		err = cluster.GiveBack(ctx, m.aggregator.ApiregistrationV1().APIServices(), name)
-		switch {
-		case err == nil:
-			return errors.New("it has just been deleted")
-		case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-			refused = err // The next attempt would be refused, too, while writes wait.
-			return nil
-		}
-		return err
-	})
-	if err == nil {
-		err = refused
+		m.progress("%s is given back to kube-apiserver", name)
+		return errors.New("it has just been deleted")
 	}
-	if err != nil {
-		return fmt.Errorf("giving the APIService %s back to kube-apiserver: %w", name, err)
+	if reason := cluster.Availability(apiService).Reason; reason != cluster.LocalReason {
+		return fmt.Errorf("kube-apiserver does not serve %s itself yet: %s", name, reason)
 	}
-	m.progress("%s is kube-apiserver's", name)
-	return nil
+	return m.answeredByServer(ctx, name, false)
 }
 
 // unregistered returns an error if kube-apiserver is going to create an APIService for a
@@ -273,9 +223,18 @@ func (m *Migration) apiService(ctx context.Context, name string) (*apiregistrati
 	return apiService, nil
 }
 
-func (m *Migration) patchAPIService(ctx context.Context, name string, patch []byte) error {
-	_, err := m.aggregator.ApiregistrationV1().APIServices().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{DryRun: m.dryRun})
-	return err
+// apiServices returns the APIServices of the group's versions that exist.
+func (m *Migration) apiServices(ctx context.Context) (found []*apiregistrationv1.APIService, err error) {
+	for _, name := range m.config.APIServices {
+		apiService, err := m.apiService(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if apiService != nil {
+			found = append(found, apiService)
+		}
+	}
+	return found, nil
 }
 
 // switchVersions makes all APIServices lead to the server. The first one shows whether kube-apiserver reaches it.
@@ -353,19 +312,19 @@ func (m *Migration) waitAvailable(ctx context.Context, name string) error {
 	if err := m.reach(ctx, name); err != nil {
 		return err
 	}
-	return unanswered(name, eventually(ctx, availableTimeout, func(ctx context.Context) error { return m.answeredByServer(ctx, name, true) }))
+	return m.awaitServer(ctx, name, availableTimeout, func(ctx context.Context) error { return m.answeredByServer(ctx, name, true) })
 }
 
 // reach returns when a kube-apiserver has found that the server answers for a version.
 func (m *Migration) reach(ctx context.Context, name string) error {
-	return unanswered(name, eventually(ctx, reachTimeout, func(ctx context.Context) error { return m.available(ctx, name) }))
+	return m.awaitServer(ctx, name, reachTimeout, func(ctx context.Context) error { return m.available(ctx, name) })
 }
 
-func unanswered(name string, err error) error {
-	if err == nil {
-		return nil
+func (m *Migration) awaitServer(ctx context.Context, name string, timeout time.Duration, check func(context.Context) error) error {
+	if err := eventually(ctx, timeout, check); err != nil {
+		return fmt.Errorf("the server does not answer for %s: check that it runs, and the Service, its port and the certificate authority that were named; then run this again: %w", name, err)
 	}
-	return fmt.Errorf("the server does not answer for %s: check that it runs, and the Service, its port and the certificate authority that were named; then run this again: %w", name, err)
+	return nil
 }
 
 // switchVersion makes an APIService lead to the server.
@@ -426,39 +385,30 @@ func (m *Migration) available(ctx context.Context, name string) error {
 // checkHistory requires that the server ends watches that begin at revisions of kube-apiserver.
 // Clients then list again. Otherwise they would miss changes.
 func (m *Migration) checkHistory(ctx context.Context) error {
-	moves, err := m.moves(ctx)
-	if err != nil {
-		return err
-	}
-	for _, move := range moves {
-		err := eventually(ctx, availableTimeout, func(ctx context.Context) error {
-			return m.checkWatch(ctx, move)
-		})
+	return m.eachMove(ctx, func(move move) error {
+		err := eventually(ctx, availableTimeout, func(ctx context.Context) error { return m.checkWatch(ctx, move) })
 		if err != nil {
 			return fmt.Errorf("clients that resume a watch of the %s would miss changes; restart all replicas of the server, and run this again: %w", move.GroupResource, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func (m *Migration) checkWatch(ctx context.Context, move move) error {
-	revision := m.state.Revisions[move.Resource]
-	seconds := int64(1)
+	revision, seconds := m.state.Revisions[move.Resource], int64(1)
 	watcher, err := m.dynamic.Resource(move.from).Watch(ctx, metav1.ListOptions{ResourceVersion: revision, TimeoutSeconds: &seconds})
+	if err == nil {
+		event := <-watcher.ResultChan()
+		watcher.Stop()
+		err = fmt.Errorf("the server continues a watch at kube-apiserver's revision %s", revision)
+		if event.Type == watch.Error {
+			err = apierrors.FromObject(event.Object)
+		}
+	}
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	defer watcher.Stop()
-	if event := <-watcher.ResultChan(); event.Type == watch.Error {
-		if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-			return err
-		}
-		return nil
-	}
-	return fmt.Errorf("the server continues a watch at kube-apiserver's revision %s", revision)
+	return err
 }
 
 // switched returns the APIServices that lead clients to where the objects move.
@@ -485,15 +435,12 @@ func (m *Migration) checkUsed(ctx context.Context) error {
 
 // registered returns the specs of the APIServices that lead to a server, by name.
 func (m *Migration) registered(ctx context.Context) (map[string]apiregistrationv1.APIServiceSpec, error) {
+	all, err := m.apiServices(ctx)
 	found := map[string]apiregistrationv1.APIServiceSpec{}
-	for _, name := range m.config.APIServices {
-		apiService, err := m.apiService(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		if apiService != nil && apiService.Spec.Service != nil {
-			found[name] = apiService.Spec
+	for _, apiService := range all {
+		if apiService.Spec.Service != nil {
+			found[apiService.Name] = apiService.Spec
 		}
 	}
-	return found, nil
+	return found, err
 }

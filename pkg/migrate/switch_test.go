@@ -61,11 +61,7 @@ func TestAnsweredByServer(t *testing.T) {
 				server := &answers{left: []answer{answered(test.code, test.header, "")}}
 				m := &Migration{config: Config{Cluster: &rest.Config{Transport: server}}, aggregator: registered}
 				err := m.answeredByServer(t.Context(), name, wanted)
-				if want == "" {
-					require.NoError(t, err)
-				} else {
-					require.ErrorContains(t, err, want)
-				}
+				requireError(t, want, err)
 			}
 		})
 	}

@@ -30,8 +30,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/client-go/dynamic"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 // fieldManager names this program in the managedFields of objects that it changes.
@@ -77,13 +80,13 @@ type inEtcd struct {
 	// name is the name of the etcd in errors.
 	name   string
 	prefix func(move) string
-	decode func(ctx context.Context, move move, key string, value []byte) (held, error)
+	decode func(context.Context, move, *mvccpb.KeyValue) (held, error)
 }
 
 func (e inEtcd) all(ctx context.Context, move move) (map[string]held, error) {
 	found := map[string]held{}
 	err := e.each(ctx, move, func(key string, kv *mvccpb.KeyValue) (err error) {
-		found[key], err = e.decoded(ctx, move, kv)
+		found[key], err = e.decode(ctx, move, kv)
 		return err
 	})
 	return found, err
@@ -119,14 +122,8 @@ func (e inEtcd) one(ctx context.Context, move move, key string) (*held, error) {
 	if len(response.Kvs) == 0 {
 		return nil, nil
 	}
-	found, err := e.decoded(ctx, move, response.Kvs[0])
+	found, err := e.decode(ctx, move, response.Kvs[0])
 	return &found, err
-}
-
-func (e inEtcd) decoded(ctx context.Context, move move, kv *mvccpb.KeyValue) (held, error) {
-	found, err := e.decode(ctx, move, string(kv.Key), kv.Value)
-	found.revision = kv.ModRevision
-	return found, err
 }
 
 func (e inEtcd) count(ctx context.Context, move move) (int, error) {
@@ -147,20 +144,20 @@ func (m *Migration) atServer() target {
 	return atServer{inEtcd{m.config.Etcd, "the server's etcd", func(move move) string { return move.Prefix }, decodeAtServer}, m}
 }
 
-func decodeAtServer(ctx context.Context, move move, key string, encrypted []byte) (held, error) {
-	data, err := readAtServer(ctx, move, key, encrypted)
+func decodeAtServer(ctx context.Context, move move, kv *mvccpb.KeyValue) (held, error) {
+	data, err := readAtServer(ctx, move, kv)
 	return held{content: contentOf(data)}, err
 }
 
 // readAtServer encodes an object again. An object of an older storage version can then be
 // compared.
-func readAtServer(ctx context.Context, move move, key string, encrypted []byte) ([]byte, error) {
-	data, _, err := move.Transformer.TransformFromStorage(ctx, encrypted, value.DefaultContext(key))
+func readAtServer(ctx context.Context, move move, kv *mvccpb.KeyValue) ([]byte, error) {
+	data, _, err := move.Transformer.TransformFromStorage(ctx, kv.Value, value.DefaultContext(kv.Key))
 	if err == nil {
 		data, err = encode(move.Codec, data)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the object %s in the server's etcd can't be read; check --encryption-provider-config: %w", key, err)
+		return nil, fmt.Errorf("the object %s in the server's etcd can't be read; check --encryption-provider-config: %w", kv.Key, err)
 	}
 	return data, nil
 }
@@ -182,15 +179,23 @@ func (atServer) notable(object *unstructured.Unstructured, _ *held) bool {
 	return len(object.GetFinalizers()) > 0
 }
 
+// encrypt returns an encoded object as the server stores it.
+func encrypt(ctx context.Context, move move, key string, encoded []byte) ([]byte, error) {
+	encrypted, err := move.Transformer.TransformToStorage(ctx, encoded, value.DefaultContext(move.Prefix+key))
+	if err != nil {
+		return nil, fmt.Errorf("encrypting %s: %w", key, err)
+	}
+	return encrypted, nil
+}
+
 func (a atServer) write(ctx context.Context, move move, key string, _ *held, after *wanted) error {
-	key = a.prefix(move) + key
-	operation := clientv3.OpDelete(key)
+	operation := clientv3.OpDelete(move.Prefix + key)
 	if after != nil {
-		encrypted, err := move.Transformer.TransformToStorage(ctx, after.data, value.DefaultContext(key))
+		encrypted, err := encrypt(ctx, move, key, after.data)
 		if err != nil {
-			return fmt.Errorf("encrypting it: %w", err)
+			return err
 		}
-		operation = clientv3.OpPut(key, string(encrypted))
+		operation = clientv3.OpPut(move.Prefix+key, string(encrypted))
 	}
 	_, err := a.m.write(ctx, operation)
 	return err
@@ -218,23 +223,23 @@ func (m *Migration) inKubeEtcd() inKubeEtcd {
 
 // decodeAtKube decodes an object as it is stored. An object in another storage version has another
 // content.
-func decodeAtKube(_ context.Context, move move, key string, value []byte) (held, error) {
-	object, err := objectAtKube(move, key, value)
+func decodeAtKube(_ context.Context, move move, kv *mvccpb.KeyValue) (held, error) {
+	object, err := objectAtKube(move, kv)
 	if err != nil {
 		return held{}, err
 	}
 	data, err := object.MarshalJSON()
-	return held{content: contentOf(data), uid: object.GetUID()}, err
+	return held{content: contentOf(data), uid: object.GetUID(), revision: kv.ModRevision}, err
 }
 
 // objectAtKube returns an object as it is stored.
-func objectAtKube(move move, key string, value []byte) (*unstructured.Unstructured, error) {
-	if bytes.HasPrefix(value, []byte("k8s:enc:")) {
+func objectAtKube(move move, kv *mvccpb.KeyValue) (*unstructured.Unstructured, error) {
+	if bytes.HasPrefix(kv.Value, []byte("k8s:enc:")) {
 		return nil, fmt.Errorf("kube-apiserver encrypts the %s in its etcd: leave out --kube-etcd-servers, so that it writes them itself", move.GroupResource)
 	}
 	object := &unstructured.Unstructured{}
-	if err := object.UnmarshalJSON(value); err != nil {
-		return nil, fmt.Errorf("kube-apiserver's object %s can't be read: %w", key, err)
+	if err := object.UnmarshalJSON(kv.Value); err != nil {
+		return nil, fmt.Errorf("kube-apiserver's object %s can't be read: %w", kv.Key, err)
 	}
 	return object, nil
 }
@@ -301,7 +306,7 @@ func (throughKube) encode(move move, object *unstructured.Unstructured) (wanted,
 // ofBypass reports whether a manager of fields has written them in BypassVersion. If such a manager
 // stayed, no client could apply the object once that version is gone.
 func ofBypass(manager metav1.ManagedFieldsEntry) bool {
-	return path.Base(manager.APIVersion) == BypassVersion
+	return path.Base(manager.APIVersion) == cluster.BypassVersion
 }
 
 // withoutSetByKube removes the metadata that kube-apiserver sets itself.
@@ -350,7 +355,7 @@ func (m throughKube) count(ctx context.Context, move move) (int, error) {
 }
 
 func (m throughKube) write(ctx context.Context, move move, key string, before *held, after *wanted) error {
-	client, name := objectAt(m.dynamic.Resource(move.bypass()), key)
+	client, name := m.clientOf(move.bypass(), key)
 	if after == nil {
 		return deleteHeld(ctx, client, name, before)
 	}
@@ -390,12 +395,11 @@ func (m throughKube) write(ctx context.Context, move move, key string, before *h
 		return err
 	}
 	policy := metav1.DeletePropagationBackground
-	for finalizer, of := range map[string]metav1.DeletionPropagation{
-		metav1.FinalizerDeleteDependents: metav1.DeletePropagationForeground, metav1.FinalizerOrphanDependents: metav1.DeletePropagationOrphan,
-	} {
-		if slices.Contains(object.GetFinalizers(), finalizer) {
-			policy = of
-		}
+	switch finalizers := object.GetFinalizers(); {
+	case slices.Contains(finalizers, metav1.FinalizerDeleteDependents):
+		policy = metav1.DeletePropagationForeground
+	case slices.Contains(finalizers, metav1.FinalizerOrphanDependents):
+		policy = metav1.DeletePropagationOrphan
 	}
 	return client.Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &policy})
 }
@@ -414,14 +418,18 @@ func deleteHeld(ctx context.Context, client dynamic.ResourceInterface, name stri
 	return err
 }
 
-// removeCopies removes the objects from the server's etcd.
+// removeCopies removes the objects from the server's etcd. Definitions of some may be gone.
 func (m *Migration) removeCopies(ctx context.Context) error {
+	prefixes := sets.New(m.state.Prefixes...)
 	for _, store := range m.config.Stores {
-		if _, err := m.write(ctx, clientv3.OpDelete(store.Prefix, clientv3.WithPrefix())); err != nil {
+		prefixes.Insert(store.Prefix)
+	}
+	for _, prefix := range sets.List(prefixes) {
+		if _, err := m.write(ctx, clientv3.OpDelete(prefix, clientv3.WithPrefix())); err != nil {
 			return err
 		}
-		m.progress("the server has no %s", store.GroupResource)
 	}
+	m.progress("the server has no objects of %s", m.config.Group)
 	_, err := m.write(ctx, clientv3.OpDelete(m.config.HistoryKey))
 	return err
 }

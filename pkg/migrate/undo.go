@@ -18,16 +18,11 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"time"
 
-	"go.etcd.io/etcd/client/v3"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -49,25 +44,14 @@ func (m *Migration) undo(ctx context.Context) error {
 	if m.state.Returning {
 		return m.undoReverse(ctx)
 	}
-	if err := m.switchBack(ctx); err != nil {
-		return err
-	}
-	if err := m.thawAborted(ctx); err != nil {
-		return err
-	}
-	// Versions that lead to the server by now have the only copies.
-	if err := m.giveAllBack(ctx); err != nil {
-		return err
-	}
-	for _, prefix := range m.state.Prefixes {
-		if _, err := m.write(ctx, clientv3.OpDelete(prefix, clientv3.WithPrefix())); err != nil {
-			return err
-		}
-	}
-	if err := m.removeCopies(ctx); err != nil {
-		return err
-	}
-	return m.forget(ctx)
+	return inOrder(ctx,
+		m.switchBack,
+		m.thawAborted,
+		// Versions that lead to the server by now have the only copies.
+		m.giveAllBack,
+		m.removeCopies,
+		m.forget,
+	)
 }
 
 // thawAborted lets clients write where they did before. The migration can't go on after that.
@@ -90,21 +74,15 @@ func (m *Migration) switchBack(ctx context.Context) error {
 		m.optional("restart clients that see no changes", m.raiseAgain(ctx))
 		// kube-apiserver's history then begins again, so that clients list again. And the annotation keeps the server
 		// from registering versions again that have been given back.
-		m.optional("clients that have read objects from the server may need to list them again", m.hide(ctx, keys.CopyKept))
+		m.optional("clients that have read objects from the server may need to list them again", m.hide(ctx))
 	}
 	m.optional(leftOver, m.allowCopies(ctx))
-	if err := m.unhide(ctx); err != nil {
+	err = inOrder(ctx, m.unhide, m.giveAllBack, func(ctx context.Context) error {
+		// Clients that still watch at the server list again, and are not told that the copies are deleted.
+		_, err := m.endHistory(ctx, maxRaise)
 		return err
-	}
-	if err := m.giveAllBack(ctx); err != nil {
-		return err
-	}
-	// Clients that still watch at the server list again, and are not told that the copies are deleted.
-	now, err := m.serverRevision(ctx)
+	})
 	if err != nil {
-		return err
-	}
-	if _, err := m.write(ctx, clientv3.OpPut(m.config.HistoryKey, strconv.FormatInt(now+maxRaise, 10))); err != nil {
 		return err
 	}
 	m.optional("a definition is not quite as it was", m.annotate(ctx, ""))
@@ -117,13 +95,7 @@ func (m *Migration) unhide(ctx context.Context) error {
 	if err != nil || !slices.ContainsFunc(found, definition.hidden) {
 		return err
 	}
-	if err := cluster.Settle(ctx); err != nil {
-		return err
-	}
-	if err := m.serve(ctx, keys.CopyKept); err != nil {
-		return err
-	}
-	return cluster.Settle(ctx)
+	return inOrder(ctx, cluster.Settle, m.serve, cluster.Settle)
 }
 
 // optional reports an error that does not stop the caller.
@@ -141,48 +113,35 @@ func (m *Migration) raiseAgain(ctx context.Context) error {
 		return err
 	}
 	if missing > maxRaiseByAPI {
-		m.progress("kube-apiserver's etcd is %d revisions behind the server's: restart clients that see no changes", missing)
-		return nil
+		return fmt.Errorf("kube-apiserver's etcd is %d revisions behind the server's", missing)
 	}
-	_, err = m.raiseKube(ctx, raiseMargin)
-	return err
+	return m.raiseKube(ctx, raiseMargin)
 }
 
 // undoReverse makes clients use the server again. kube-apiserver's own objects stay as they are. No
 // client sees them.
 func (m *Migration) undoReverse(ctx context.Context) error {
 	// kube-apiserver may not have created all of them again.
-	registered, err := m.registered(ctx)
+	switched, err := m.givenBack(ctx)
 	if err != nil {
 		return err
 	}
-	switched := slices.DeleteFunc(slices.Sorted(maps.Keys(m.state.Registered)), func(name string) bool {
-		return registered[name].Service != nil || !slices.Contains(m.config.APIServices, name)
-	})
 	if len(switched) > 0 {
-		if err := m.serveCopies(ctx); err != nil {
-			return err
-		}
-		err := m.replace(ctx, func(ctx context.Context) error {
+		registerAll := func(ctx context.Context) error {
 			for _, name := range switched {
 				if err := m.register(ctx, name); err != nil {
 					return err
 				}
 			}
 			return nil
-		})
-		if err != nil {
-			return err
 		}
-		if err := cluster.Settle(ctx); err != nil {
+		err := inOrder(ctx, m.serveCopies, func(ctx context.Context) error { return m.replace(ctx, registerAll) }, cluster.Settle)
+		if err != nil {
 			return err
 		}
 	}
 	m.refuseCopies(ctx)
-	err = m.hide(ctx, keys.CopyKept)
-	if err == nil {
-		err = m.removeBypass(ctx)
-	}
+	err = inOrder(ctx, m.hide, m.removeBypass)
 	m.optional("a definition is not quite as it was", err)
 	if err == nil {
 		m.state.Conversions = nil
@@ -197,7 +156,7 @@ func (m *Migration) undoReverse(ctx context.Context) error {
 // serveCopies makes the server serve its copies again, at revisions above all that clients have
 // seen.
 func (m *Migration) serveCopies(ctx context.Context) error {
-	if _, err := m.beginHistory(ctx); err != nil {
+	if err := m.beginHistory(ctx); err != nil {
 		return err
 	}
 	return m.updateDefinitions(ctx, "annotating", func(_ definition, definition *unstructured.Unstructured) error {
@@ -210,15 +169,11 @@ func (m *Migration) serveCopies(ctx context.Context) error {
 
 // register makes an APIService lead to the server as before.
 func (m *Migration) register(ctx context.Context, name string) error {
-	labels, spec := map[string]string{cluster.RegisteredLabel: "true"}, m.state.Registered[name]
-	_, err := m.aggregator.ApiregistrationV1().APIServices().Create(ctx, &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: spec}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		var patch []byte
-		patch, err = json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{cluster.ManagedLabel: nil, cluster.RegisteredLabel: "true"}}, "spec": spec})
-		if err != nil {
-			return err
-		}
-		err = m.patchAPIService(ctx, name, patch)
+	client := m.aggregator.ApiregistrationV1().APIServices()
+	registered := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{cluster.RegisteredLabel: "true"}}, Spec: m.state.Registered[name]}
+	err := cluster.GiveBack(ctx, client, name)
+	if err == nil {
+		_, err = client.Create(ctx, registered, metav1.CreateOptions{})
 	}
 	if err != nil {
 		return fmt.Errorf("switching the APIService %s to the server: %w", name, err)

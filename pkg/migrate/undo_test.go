@@ -25,14 +25,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/client/v3"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -87,6 +85,7 @@ func TestRecover(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene := usualScene()
+			scene.forbidden = test.forbidden
 			if test.phase != "" {
 				state := State{Phase: test.phase, Returning: test.returning, Lease: test.lease, Writer: "ended"}
 				saved, err := json.Marshal(state)
@@ -95,9 +94,6 @@ func TestRecover(t *testing.T) {
 			}
 			m := scene.migration(t, etcd)
 			m.config.APIServices = nil
-			m.kube.(*kubefake.Clientset).PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, &authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: !test.forbidden}}, nil
-			})
 			abandoned, err := Abandoned(t.Context(), etcd, "/state")
 			require.NoError(t, err)
 			require.Equal(t, test.want != test.phase && test.phase != "" || test.forbidden, abandoned)
@@ -136,9 +132,6 @@ func TestRecoverDefinitions(t *testing.T) {
 			scene.inDefinition(`"metadata": {`, `"metadata": {"annotations": {"`+keys.CopyAnnotation+`": "`+keys.CopyKept+`"}, `)
 			scene.inDefinition(`"storage": false}]`, `"storage": false}, {"name": "migrate", "served": true, "storage": false}]`)
 			m := scene.migration(t, etcd)
-			m.kube.(*kubefake.Clientset).PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, &authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}, nil
-			})
 			require.NoError(t, m.Recover(t.Context()))
 			var got *unstructured.Unstructured
 			for _, action := range m.dynamic.(*dynamicfake.FakeDynamicClient).Actions() {
@@ -191,21 +184,6 @@ func TestGoOnInsteadOfAborting(t *testing.T) {
 			require.Equal(t, test.back, m.resumeReverse(t.Context()))
 		})
 	}
-}
-
-// Other processes see that a process is alive while it moves objects.
-func TestLease(t *testing.T) {
-	m := newMigration(t)
-	require.NoError(t, m.begin(t.Context(), Copying))
-	require.NoError(t, m.enter(t.Context(), Freezing))
-	abandoned, err := Abandoned(t.Context(), m.config.Etcd, m.config.StateKey)
-	require.NoError(t, err)
-	require.False(t, abandoned)
-	_, err = m.config.Etcd.Revoke(t.Context(), m.state.Lease)
-	require.NoError(t, err)
-	abandoned, err = Abandoned(t.Context(), m.config.Etcd, m.config.StateKey)
-	require.NoError(t, err)
-	require.True(t, abandoned)
 }
 
 // A process that another one has superseded can't write to kube-apiserver any more.

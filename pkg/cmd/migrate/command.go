@@ -297,7 +297,7 @@ func (o *options) addStores(ctx context.Context, completed apiserver.CompletedOp
 	config.Defined = true
 	for _, store := range config.Stores {
 		for _, version := range store.Versions {
-			if name := version + "." + o.group; version != migrate.BypassVersion && !slices.Contains(config.APIServices, name) {
+			if name := version + "." + o.group; version != cluster.BypassVersion && !slices.Contains(config.APIServices, name) {
 				config.APIServices = append(config.APIServices, name)
 			}
 		}

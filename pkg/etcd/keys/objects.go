@@ -76,11 +76,3 @@ type Objects struct {
 	// Encryption is the part of it that encrypts.
 	Encryption value.Transformer
 }
-
-// Key returns the key of an object in etcd.
-func (o *Objects) Key(namespace, name string) string {
-	if o.Namespaced {
-		return o.Prefix + namespace + "/" + name
-	}
-	return o.Prefix + name
-}

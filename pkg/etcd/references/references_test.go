@@ -25,6 +25,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.uber.org/zap"
@@ -77,17 +79,11 @@ func newWorkshop(t *testing.T) workshop {
 	t.Helper()
 	config := etcd.Config{Dir: t.TempDir(), QuotaBytes: 64 << 20}
 	server, err := config.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{config.Endpoint()}, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := errors.Join(client.Close(), server.Close()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, errors.Join(client.Close(), server.Close()))
 	})
 	references := New(client, "registry")
 	w := workshop{references, t, references.Client(parts).Kubernetes}
@@ -154,9 +150,7 @@ func (w workshop) keys() (keys []string) {
 
 func requireKeys(t *testing.T, w workshop, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, w.keys()); diff != "" {
-		t.Errorf("unexpected keys (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, want, w.keys())
 }
 
 func TestRequire(t *testing.T) {
@@ -259,9 +253,8 @@ func TestCheckOfAnEarlierObject(t *testing.T) {
 	revision := w.revision(screw)
 	other := w.request()
 	w.unused(other)
-	if _, err := w.delete(other, screw); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.delete(other, screw)
+	require.NoError(t, err)
 	w.put(t.Context(), screw, 0)
 	response, err := w.storage.OptimisticDelete(ctx, screw, revision, kubernetes.DeleteOptions{GetOnFailure: true})
 	if err != nil || response.Succeeded {
@@ -275,9 +268,7 @@ func TestAnotherEtcd(t *testing.T) {
 	elsewhere := schema.GroupResource{Group: "example.com", Resource: "elsewhere"}
 	ctx := w.request()
 	Require(ctx, elsewhere, []types.NamespacedName{screwName}, absent)
-	if err := Unused(ctx, elsewhere, screwName); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Unused(ctx, elsewhere, screwName))
 	w.put(ctx, table, 0)
 	requireKeys(t, w, screw, board, table)
 }
@@ -287,9 +278,7 @@ func TestWithoutRequest(t *testing.T) {
 	w := newWorkshop(t)
 	Require(t.Context(), parts, []types.NamespacedName{{Name: "none"}}, absent)
 	w.put(t.Context(), table, 0)
-	if err := Unused(t.Context(), parts, screwName); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Unused(t.Context(), parts, screwName))
 	if attempts, err := w.delete(t.Context(), screw); attempts != 1 || err != nil {
 		t.Fatalf("got %d attempts and %v", attempts, err)
 	}

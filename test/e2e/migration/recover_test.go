@@ -68,7 +68,7 @@ func (c *cluster) endProcesses(t *testing.T) {
 	before := c.everything(t)
 	writers := c.startWriters(t)
 	const frozen = " are equal"
-	switched := map[string]string{"run": " leads to the server", "back": " is kube-apiserver's"}
+	switched := map[string]string{"run": " leads to the server", "back": " is given back to kube-apiserver"}
 
 	// The server only takes the process for ended when the lease has.
 	c.killIn(t, frozen, "run")

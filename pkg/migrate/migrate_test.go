@@ -99,11 +99,7 @@ func TestPatience(t *testing.T) {
 				require.NoError(t, err)
 				began := time.Now()
 				_, err = m.list(t.Context(), thingsV1, func(*unstructured.Unstructured) error { return nil })
-				if test.err == "" {
-					require.NoError(t, err)
-				} else {
-					require.ErrorContains(t, err, test.err)
-				}
+				requireError(t, test.err, err)
 				require.Equal(t, test.waited, time.Since(began))
 				require.Empty(t, server.left)
 			})
