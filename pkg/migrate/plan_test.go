@@ -16,6 +16,7 @@ limitations under the License.
 package migrate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
