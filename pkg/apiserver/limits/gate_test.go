@@ -29,7 +29,7 @@ import (
 	"github.com/stretchr/testify/require"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/internal/testing/requests"
 )
 
 const mebibyte = 1 << 20
