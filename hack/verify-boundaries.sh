@@ -47,8 +47,6 @@ pkg/admission/plugin/*        pkg/admission pkg/etcd/references pkg/groups/*/loo
 pkg/controller/*              pkg/groups/*/lookup pkg/generated pkg/apis
 pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/groups/*/lookup pkg/generated pkg/apis
 pkg/apiserver/internal
-pkg/apiserver/testing         pkg/apiserver pkg/registry
-pkg/apiserver/testing(tests)  test/workshop pkg/registry/testing pkg/cluster pkg/etcd/keys
 pkg/apiserver/filters         pkg/apiserver/limits
 pkg/apiserver/filters(tests)  pkg/apiserver/internal pkg/registry/testing pkg/registry pkg/apis
 pkg/apiserver/limits
@@ -85,7 +83,7 @@ hack/reference                pkg/cmd/conformance pkg/cmd/kit pkg/cmd pkg/groups
 hack
 test/workshop                 pkg/registry
 test/workshop(tests)          pkg/registry/testing
-test(tests)                   pkg/apiserver/testing pkg/registry/definition test/workshop
+test(tests)                   pkg/registry/definition test/workshop
 test                          cmd pkg/conformance pkg/doctor pkg/cmd/kit pkg/cmd pkg/crdserver pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys pkg/generated pkg/apis
 EOF
 }
