@@ -46,18 +46,16 @@ pkg/registry/*(tests)         pkg/registry/testing
 pkg/admission/plugin/*        pkg/admission pkg/etcd/references pkg/groups/*/lookup pkg/generated pkg/apis
 pkg/controller/*              pkg/groups/*/lookup pkg/generated pkg/apis
 pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/groups/*/lookup pkg/generated pkg/apis
-pkg/apiserver/testing/requests
-pkg/apiserver/testing         pkg/apiserver pkg/registry
-pkg/apiserver/testing(tests)  test/workshop pkg/registry/testing pkg/cluster pkg/etcd/keys
+pkg/apiserver/internal
 pkg/apiserver/filters         pkg/apiserver/limits
-pkg/apiserver/filters(tests)  pkg/apiserver/testing/requests pkg/registry/testing pkg/registry pkg/apis
+pkg/apiserver/filters(tests)  pkg/apiserver/internal pkg/registry/testing pkg/registry pkg/apis
 pkg/apiserver/limits
-pkg/apiserver/limits(tests)   pkg/apiserver/testing/requests
+pkg/apiserver/limits(tests)   pkg/apiserver/internal
 pkg/apiserver/transport       pkg/apiserver/limits
 pkg/apiserver/authentication  pkg/apiserver/transport pkg/apiserver/limits
 pkg/apiserver(tests)          test/workshop
 pkg/apiserver/storage         pkg/apiserver/limits pkg/apiserver/transport pkg/registry pkg/etcd/references pkg/etcd/keys pkg/etcd pkg/cluster
-pkg/apiserver/storage(tests)  pkg/apiserver/testing/requests pkg/registry/testing
+pkg/apiserver/storage(tests)  pkg/apiserver/internal pkg/registry/testing
 pkg/apiserver/requirements    pkg/apiserver/authentication pkg/admission pkg/certificates pkg/cluster
 pkg/apiserver/authorization   pkg/apiserver/limits pkg/apiserver/authentication
 pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/limits pkg/apiserver/transport pkg/apiserver/storage pkg/apiserver/requirements pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys
@@ -85,7 +83,7 @@ hack/reference                pkg/cmd/conformance pkg/cmd/kit pkg/cmd pkg/groups
 hack
 test/workshop                 pkg/registry
 test/workshop(tests)          pkg/registry/testing
-test(tests)                   pkg/apiserver/testing pkg/registry/definition test/workshop
+test(tests)                   pkg/registry/definition test/workshop
 test                          cmd pkg/conformance pkg/doctor pkg/cmd/kit pkg/cmd pkg/crdserver pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys pkg/generated pkg/apis
 EOF
 }

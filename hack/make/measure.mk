@@ -18,8 +18,7 @@
 BENCH_OUT ?= docs/benchmarks/$(shell date -u +%F).json
 
 .PHONY: bench
-bench: binaries ## Measures starts, and requests beside custom resources; samples in BENCH_OUT
-	go test -vet=off -run='^$$' -bench='^BenchmarkStart$$' -benchtime=10x ./pkg/apiserver/testing 2>/dev/null
+bench: binaries ## Measures requests beside custom resources; samples in BENCH_OUT
 	go run ./test/bench/comparison -out=$(BENCH_OUT)
 
 .PHONY: bench-compare

@@ -21,21 +21,62 @@ import (
 	"reflect"
 	"testing"
 
+	componentbaseconfig "k8s.io/component-base/config"
+
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-type unexpectedController struct{ t *testing.T }
+type controllerFunc func(context.Context)
 
-func (c unexpectedController) Run(context.Context) { c.t.Error("the controller runs") }
+func (f controllerFunc) Run(ctx context.Context) { f(ctx) }
 
 type noInformers struct{ registry.Informers }
 
 func (noInformers) WaitForCacheSync(<-chan struct{}) map[reflect.Type]bool { return nil }
 
+// runAlways returns controllers that run without an election.
+func runAlways(t *testing.T, run func(context.Context)) *controllers {
+	t.Helper()
+	c, err := newControllers(map[string]registry.Runtime{"": {Informers: noInformers{}, Controllers: []registry.Controller{controllerFunc(run)}}},
+		componentbaseconfig.LeaderElectionConfiguration{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A replica that loses its lease and gets it back starts its controllers when they have stopped.
+func TestLeadsAgain(t *testing.T) {
+	started, stop := make(chan struct{}), make(chan struct{})
+	c := runAlways(t, func(ctx context.Context) {
+		started <- struct{}{}
+		<-ctx.Done()
+		<-stop
+	})
+	first, lose := context.WithCancel(t.Context())
+	go c.run(first)
+	<-started
+	lose()
+	second, end := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.run(second)
+	}()
+	select {
+	case <-started:
+		t.Fatal("the controllers run twice")
+	case stop <- struct{}{}:
+	}
+	<-started
+	end()
+	stop <- struct{}{}
+	<-ended
+}
+
 // A replica that loses its lease at once calls lead when nothing waits for it any more.
 func TestLeadsTooLate(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	c := &controllers{runtimes: map[string]registry.Runtime{"": {Informers: noInformers{}, Controllers: []registry.Controller{unexpectedController{t}}}}}
-	c.lead(ctx)
+	runAlways(t, func(context.Context) { t.Error("the controller runs") }).lead(ctx)
 }

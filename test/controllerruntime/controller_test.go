@@ -35,11 +35,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	apiservertesting "restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/server"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/workshop"
 	workshopv1 "restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop/v1"
 )
@@ -67,7 +68,7 @@ func (c controller) run(ctx context.Context) error {
 		Logger: klog.FromContext(ctx),
 		// The server has a Lease, metrics and health checks already.
 		LeaderElection: false,
-		Metrics:        server.Options{BindAddress: "0"},
+		Metrics:        metricsserver.Options{BindAddress: "0"},
 		Controller:     config.Controller{SkipNameValidation: &again},
 	})
 	if err != nil {
@@ -101,13 +102,27 @@ func TestController(t *testing.T) {
 			Controllers: []registry.Controller{controller{clients.Loopback}},
 		}, nil
 	}
-	running := apiservertesting.StartTestServer(t, apiservertesting.Config{
-		Groups: []registry.Group{group},
-		Flags:  []string{"--storage-media-type=application/json", "--leader-elect=false"},
+	cp := controlplane.ForTest(t, controlplane.Config{
+		Manifests:         "../../artifacts/deploy/base",
+		ControllerManager: controlplane.ComponentConfig{Off: true},
+		APIServer:         controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}},
 	})
+	running, err := cp.NewAPIServer("workshop", controlplane.ServerConfig{
+		Kubeconfig:      cp.Kubeconfig(),
+		ComponentConfig: controlplane.ComponentConfig{Flags: []string{"--storage-media-type=application/json", "--leader-elect=false"}},
+		Run: func(ctx context.Context, flags []string) error {
+			cmd := server.NewCommand(ctx, "workshop", group)
+			cmd.SetArgs(flags)
+			return cmd.ExecuteContext(ctx)
+		},
+	})
+	require.NoError(t, err)
+	require.NoError(t, running.Start(t.Context()))
 	scheme := runtime.NewScheme()
 	require.NoError(t, workshopv1.AddToScheme(scheme))
-	machines, err := client.New(running.ClientConfig, client.Options{Scheme: scheme})
+	admin := cp.RESTConfig()
+	admin.Host = running.URL()
+	machines, err := client.New(admin, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	replicas := int32(3)
 	machine := &workshopv1.Machine{Spec: workshopv1.MachineSpec{Replicas: &replicas}}

@@ -112,7 +112,7 @@ func (f *FrontProxy) AuthenticateRequest(req *http.Request) (*authenticator.Resp
 	// The authenticator of the headers removes them when it has believed them, and no
 	// other does.
 	if ok && !f.namesUser(req) {
-		response.User = frontProxied{response.User}
+		response.User = FrontProxied{response.User}
 	}
 	return response, ok, err
 }
@@ -150,14 +150,14 @@ func (f *FrontProxy) Sends(req *http.Request) bool {
 	return true
 }
 
-// frontProxied is a user named by a front proxy.
-type frontProxied struct {
+// FrontProxied is a user named by a front proxy.
+type FrontProxied struct {
 	user.Info
 }
 
 // ByFrontProxy reports whether a front proxy has named the user. It has then authorized the request
 // that it forwards.
 func ByFrontProxy(info user.Info) bool {
-	_, ok := info.(frontProxied)
+	_, ok := info.(FrontProxied)
 	return ok
 }

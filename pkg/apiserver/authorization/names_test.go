@@ -26,7 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
-	authenticationtesting "restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication/testing"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 )
 
 // asked answers by name, and remembers the names.
@@ -48,7 +48,7 @@ func (a *asked) Authorize(_ context.Context, attributes authorizer.Attributes) (
 
 func TestAskForAllNames(t *testing.T) {
 	const allow, deny, none = authorizer.DecisionAllow, authorizer.DecisionDeny, authorizer.DecisionNoOpinion
-	reader := authenticationtesting.NamedByFrontProxy(t, "reader")
+	reader := authentication.FrontProxied{Info: &user.DefaultInfo{Name: "reader"}}
 	request := genericapirequest.RequestInfo{
 		IsResourceRequest: true, Verb: "get", APIGroup: "bakery.example.com", APIVersion: "v1",
 		Namespace: "default", Resource: "breads", Subresource: "status", Name: "rye",

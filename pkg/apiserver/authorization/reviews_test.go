@@ -29,7 +29,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/tracing"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authorization"
 )
 
@@ -105,6 +113,37 @@ func TestShareReviewsOfWhoGoes(t *testing.T) {
 		})
 		synctest.Wait()
 		leave()
+		all.Wait()
+		require.EqualValues(t, 1, asked.Load())
+	})
+}
+
+// The authorizer of a server shares reviews, and asks for all names if a front proxy has named the user.
+func TestReviewsOfAServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		kube := roundTripper(func(req *http.Request) (*http.Response, error) {
+			asked.Add(1)
+			time.Sleep(time.Second)
+			question, err := io.ReadAll(req.Body)
+			assert.NotContains(t, string(question), "rye")
+			answer := `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`
+			return &http.Response{StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(answer))}, err
+		})
+		config := &genericapiserver.Config{RequestTimeout: time.Minute, TracerProvider: tracing.NewNoopTracerProvider()}
+		options := authorization.NewOptions(genericoptions.NewDelegatingAuthorizationOptions())
+		require.NoError(t, options.ApplyTo(config, &rest.Config{Host: "https://kubernetes", Transport: kube}, nil))
+		ctx := genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "get", APIVersion: "v1", Resource: "breads", Name: "rye"})
+		var all sync.WaitGroup
+		for range 16 {
+			all.Go(func() {
+				decision, _, err := config.Authorization.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
+					User: authentication.FrontProxied{Info: &user.DefaultInfo{Name: "reader"}}, ResourceRequest: true, Verb: "get", APIVersion: "v1", Resource: "breads", Name: "rye",
+				})
+				assert.NoError(t, err)
+				assert.Equal(t, authorizer.DecisionAllow, decision)
+			})
+		}
 		all.Wait()
 		require.EqualValues(t, 1, asked.Load())
 	})

@@ -27,7 +27,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/internal/testing/requests"
 )
 
 // deadlines records the deadlines that are set for a connection.

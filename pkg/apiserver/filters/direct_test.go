@@ -24,8 +24,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/internal/testing/requests"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
 
 // kube-apiserver may ask to act for others. A direct client gets a 403, or its own ID.

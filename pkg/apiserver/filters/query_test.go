@@ -27,8 +27,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/internal/testing/requests"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
 
 // Selectors, names and managers of any length once were parsed, asked about and repeated

@@ -29,7 +29,7 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/internal/testing/requests"
 )
 
 // Requests that are not followed, and other methods than GET, once went past priority and

@@ -28,7 +28,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/internal/testing/requests"
 )
 
 const mebibyte = 1 << 20

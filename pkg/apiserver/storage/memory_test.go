@@ -30,8 +30,8 @@ import (
 	"k8s.io/apiserver/pkg/apis/example"
 	"k8s.io/apiserver/pkg/storage"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/internal/testing/requests"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 	registrytesting "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing"
 )
 

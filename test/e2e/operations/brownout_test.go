@@ -192,6 +192,9 @@ func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, undecided, got, "A reader is %s.", name)
 	}
+	early := framework.NewServer(t, cp, framework.Flags("--run-controllers=false"))
+	require.NoError(t, early.Launch())
+	framework.WaitForLog(t, early, `"Waiting for the cluster" reason="kube-apiserver at `+cp.KubeAPIServer.URL()+` can't be reached: `)
 	anybody := framework.ConfigFor(t, cp, server, "anybody")
 	anybody.CertData, anybody.KeyData, anybody.BearerToken = nil, nil, "a-token"
 	got, err := framework.Send(anybody, http.MethodGet, framework.PizzasPath, "", "")
@@ -224,6 +227,7 @@ func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {
 	}
 
 	require.NoError(t, cp.KubeAPIServer.Start(t.Context()))
+	require.NoError(t, early.WaitReady(t.Context()), "A server that was started before its cluster.")
 	for _, reader := range readers {
 		waitForAnswer(t, reader, allowed)
 	}

@@ -29,6 +29,12 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
+// quotaConfig is a configuration that the admission plugin does not know.
+const quotaConfig = `apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins: [{name: ResourceQuota, configuration: {apiVersion: v1, kind: Config}}]
+`
+
 // All errors in the flags are reported together, with the flags' names.
 func TestInvalidFlags(t *testing.T) {
 	t.Parallel()
@@ -47,6 +53,12 @@ func TestInvalidFlags(t *testing.T) {
 	}{
 		"one that is unknown":  {[]string{"--no-such-flag"}, []string{"Error: unknown flag: --no-such-flag"}},
 		"a port that is taken": {[]string{fmt.Sprintf("--secure-port=%d", takenPort)}, []string{fmt.Sprintf("port %d can't be listened on; choose another with --secure-port: ", takenPort), "address already in use"}},
+		"a certificate that does not exist": {[]string{"--tls-cert-file=missing.crt", "--tls-private-key-file=missing.key"},
+			[]string{"TLS can't be served; check --tls-cert-file, --tls-private-key-file and the other --tls flags: ", "missing.crt"}},
+		"keys of etcd that do not exist": {[]string{"--etcd-servers=https://127.0.0.1:1", "--etcd-cafile=missing.crt"},
+			[]string{"--etcd-cafile, --etcd-certfile or --etcd-keyfile can't be used: ", "missing.crt"}},
+		"a plugin that can't be configured": {[]string{"--admission-control-config-file=" + framework.File(t, quotaConfig)},
+			[]string{"--admission-control-config-file, or another flag of admission: "}},
 		"many": {
 			[]string{
 				"--logging-format=xml", "--data-dir=", "--etcd-quota-backend-bytes=0", "--etcd-cafile=" + file, "--startup-timeout=0s", "--authentication-skip-lookup",

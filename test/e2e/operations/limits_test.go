@@ -31,6 +31,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -145,11 +146,11 @@ rules:
 `
 
 // kube-apiserver is asked no more often than flags allow. A request whose turn would come
-// too late is refused, and its answer is recorded.
+// too late is refused, and its answer is recorded. So is one with yet another random token.
 func TestAuthorizationIsLimited(t *testing.T) {
 	t.Parallel()
 	const burst = 3
-	server := framework.NewServer(t, cp, framework.Flags("--authorization-qps=0.001", fmt.Sprintf("--authorization-burst=%d", burst), "--authorization-timeout=1s",
+	server := framework.NewServer(t, cp, framework.Flags("--authorization-qps=0.001", fmt.Sprintf("--authorization-burst=%d", burst), "--authorization-timeout=1s", "--max-new-tokens-per-client=1",
 		"--authorization-webhook-cache-unauthorized-ttl=1h", "--audit-policy-file="+framework.File(t, auditPolicy), "--audit-log-path=audit.log"))
 	require.NoError(t, server.Start(t.Context()))
 	answersAt := func(path, user string) func() string {
@@ -171,13 +172,27 @@ func TestAuthorizationIsLimited(t *testing.T) {
 	require.Equal(t, undecided, answers("one-too-many")())
 	require.Equal(t, undecided, answersAt(framework.PizzasPath+"?watch=true", "one-too-many")())
 
+	answered := map[string]int{}
+	for i := range 30 {
+		config := rest.AnonymousClientConfig(framework.AdminConfig(t, cp, server))
+		config.BearerToken = fmt.Sprintf("guessed-%d", i)
+		got, err := framework.Send(config, http.MethodGet, "/version", "", "")
+		require.NoError(t, err)
+		answered[got]++
+	}
+	const unknown, tooMany = "401 Unauthorized, Retry-After: ", "429 this client presents too many bearer tokens that are not known to be valid, Retry-After: 1"
+	require.Equal(t, 30, answered[unknown]+answered[tooMany], "%v", answered)
+	require.GreaterOrEqual(t, answered[unknown], 10, "%v", answered)
+	require.Positive(t, answered[tooMany], "%v", answered)
+	require.Contains(t, known[0](), "403 ", "Others are refused, too.")
+
 	require.NoError(t, server.Stop())
 	codes := map[string]int{}
 	for _, event := range framework.AuditEvents(t, filepath.Join(server.Dir(), "audit.log"), "") {
 		codes[fmt.Sprint(event.User.Username, " ", event.Verb, " ", event.Stage, " ", event.ResponseStatus.Code)]++
 	}
 	require.Equal(t, map[string]int{
-		"nobody-0 list ResponseComplete 403":      2,
+		"nobody-0 list ResponseComplete 403":      3,
 		"nobody-1 list ResponseComplete 403":      2,
 		"nobody-2 list ResponseComplete 403":      2,
 		"one-too-many list ResponseComplete 503":  1,

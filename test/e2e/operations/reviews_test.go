@@ -28,12 +28,13 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
-	authenticationtesting "restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication/testing"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authorization"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
@@ -159,12 +160,12 @@ func TestReviewsWithoutNameAgree(t *testing.T) {
 		})
 	}
 	for range questions {
-		user := random.IntN(users)
+		number := random.IntN(users)
 		work <- question{authorizer.AttributesRecord{
-			User: authenticationtesting.NamedByFrontProxy(t, fmt.Sprintf("random-%d", user)), ResourceRequest: true,
+			User: authentication.FrontProxied{Info: &user.DefaultInfo{Name: fmt.Sprintf("random-%d", number)}}, ResourceRequest: true,
 			Verb: oneOf(random, "get", "update", "patch", "delete"), APIGroup: restaurant.GroupName, APIVersion: "v1", Namespace: oneOf(random, "default", "kube-system"),
 			Resource: oneOf(random, "pizzas", "toppings"), Subresource: oneOf(random, "", "", "status"), Name: oneOf(random, "a", "b", "c", "d", "e", "f"),
-		}, user}
+		}, number}
 	}
 	close(work)
 	workers.Wait()

@@ -109,4 +109,21 @@ func TestReplicas(t *testing.T) {
 	}
 	setCost(t, cheese, "3")
 	awaitPizza(t, ns, "margherita", costs("3"))
+
+	// A leader that can't renew its lease serves on without its controllers, until it gets the lease back.
+	cp.KubeAPIServer.Kill()
+	controlplane.Eventually(t, func() error {
+		if leads(t, leader) {
+			return fmt.Errorf("%s still leads", leader.Name())
+		}
+		return nil
+	})
+	ready, err := get(t.Context(), leader, "/readyz")
+	require.NoError(t, err)
+	require.Equal(t, "ok", ready)
+	require.NoError(t, cp.KubeAPIServer.Start(t.Context()))
+	awaitLeader(t, leader)
+	require.NoError(t, cp.WaitAvailable(t.Context()))
+	setCost(t, cheese, "4")
+	awaitPizza(t, ns, "margherita", costs("4"))
 }

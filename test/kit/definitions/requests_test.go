@@ -17,6 +17,7 @@ limitations under the License.
 package definitions
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -31,7 +32,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	apiservertesting "restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/server"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/definition"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -82,8 +83,14 @@ func TestRequests(t *testing.T) {
 	require.NoError(t, err)
 	_, err = clientset.NewForConfigOrDie(cp.RESTConfig()).ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), definitions[0], metav1.CreateOptions{})
 	require.NoError(t, err)
-	server := apiservertesting.StartTestServer(t, apiservertesting.Config{Groups: []registry.Group{definedGroup()}})
-	typed, err := rest.HTTPClientFor(server.ClientConfig)
+	typedServer, err := cp.NewAPIServer("typed", controlplane.ServerConfig{Kubeconfig: cp.Kubeconfig(), Run: func(ctx context.Context, flags []string) error {
+		cmd := server.NewCommand(ctx, "typed", definedGroup())
+		cmd.SetArgs(flags)
+		return cmd.ExecuteContext(ctx)
+	}})
+	require.NoError(t, err)
+	require.NoError(t, typedServer.Start(t.Context()))
+	typed, err := rest.HTTPClientFor(cp.RESTConfig())
 	require.NoError(t, err)
 
 	const path = "/apis/workshop.example.com/v1/sites"
@@ -92,7 +99,7 @@ func TestRequests(t *testing.T) {
 		t.Helper()
 		definedAnswer, err := ask(t, defined, method, cp.RESTConfig().Host+path+name+query, contentType, []byte(body))
 		require.NoError(t, err)
-		typedAnswer, err = ask(t, typed, method, server.ClientConfig.Host+path+name+query, contentType, []byte(body))
+		typedAnswer, err = ask(t, typed, method, typedServer.URL()+path+name+query, contentType, []byte(body))
 		require.NoError(t, err)
 		return definedAnswer, typedAnswer
 	}
