@@ -104,14 +104,6 @@ func TestCompile(t *testing.T) {
 				"// Bread is baked.\nmessage Bread { optional flour.Flour flour_used = 1; }\n",
 			want: "example.com/flour/generated.proto\ngoogle/protobuf/descriptor.proto\nexample.com/bakery/generated.proto\n Bread is baked.\n.flour.Flour flourUsed\n",
 		},
-		"no message": {
-			text: "syntax = \"proto2\";\nmessage Bread { optional Flour flour = 1; }\n",
-			err:  "example.com/bakery/generated.proto:2:26: field Bread.flour: unknown type Flour",
-		},
-		"no import": {
-			text: "syntax = \"proto2\";\nimport \"example.com/salt/generated.proto\";\n",
-			err:  "example.com/bakery/generated.proto:2:8: open DIR/example.com/salt/generated.proto: no such file or directory",
-		},
 		"the plugin refuses it": {text: "syntax = \"proto2\";\nmessage Refused {}\n", err: "it is refused"},
 		"the plugin fails": {
 			text: "syntax = \"proto2\";\nmessage Broken {}\n",
