@@ -49,34 +49,31 @@ type InitOptions struct {
 	Replace string
 }
 
-func (o *InitOptions) complete() error {
-	group, err := newGroup(o.Group, o.Name)
-	if err != nil {
-		return err
+// complete fills in defaults, and returns the group.
+func (o *InitOptions) complete() (group apiGroup, err error) {
+	if group, err = newGroup(o.Group, o.Name); err != nil {
+		return group, err
 	}
 	o.Name = group.Package
 	if o.Module == "" || !modulePath.MatchString(o.Module) {
-		return fmt.Errorf("%q can't be the path of a Go module: name one by --module, such as example.com/bakery", o.Module)
+		return group, fmt.Errorf("%q can't be the path of a Go module: name one by --module, such as example.com/bakery", o.Module)
 	}
 	o.Namespace = cmp.Or(o.Namespace, o.Name+"-system")
 	if !regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`).MatchString(o.Namespace) {
-		return fmt.Errorf("%q can't be a namespace: use small letters, digits and hyphens, at most 63", o.Namespace)
+		return group, fmt.Errorf("%q can't be a namespace: use small letters, digits and hyphens, at most 63", o.Namespace)
 	}
 	o.Owner = cmp.Or(o.Owner, "The "+title(o.Name)+" API Server Authors")
 	o.Dir, err = filepath.Abs(o.Dir)
-	return err
+	return group, err
 }
 
 // Init writes a module with a server for an API group that has no kinds yet.
 func Init(ctx context.Context, options InitOptions) (*Result, error) {
-	if err := options.complete(); err != nil {
+	group, err := options.complete()
+	if err != nil {
 		return nil, err
 	}
 	if err := codegen.CheckVendor(options.Dir); err != nil {
-		return nil, err
-	}
-	group, err := newGroup(options.Group, options.Name)
-	if err != nil {
 		return nil, err
 	}
 	made := newWriter(ctx, options.Dir)

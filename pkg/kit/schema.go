@@ -59,7 +59,6 @@ type goField struct {
 
 // goType is a type in Go.
 type goType struct {
-	// text is the type of a single value.
 	text string
 	// list or dictionary is true if there are several values of the type element.
 	list, dictionary bool
@@ -67,15 +66,14 @@ type goType struct {
 	fields           *goStruct
 }
 
-func (t *goType) String() string {
-	switch {
-	case t.text != "":
-		return t.text
-	case t.list:
-		return "[]" + t.element.String()
-	default:
-		return "map[string]" + t.element.String()
-	}
+func (t *goType) String() string { return t.text }
+
+func listOf(element *goType) *goType {
+	return &goType{text: "[]" + element.text, list: true, element: element}
+}
+
+func dictionaryOf(element *goType) *goType {
+	return &goType{text: "map[string]" + element.text, dictionary: true, element: element}
 }
 
 // unwritable returns the parts of a schema that Go types can't have. These are names that are no identifiers,
@@ -302,15 +300,15 @@ func (r *schemaReader) typeOf(name, path string, schema *apiextensionsv1.JSONSch
 	case "array":
 		switch {
 		case schema.Items == nil || schema.Items.Schema == nil:
-			return &goType{list: true, element: anything}
+			return listOf(anything)
 		case isConditions(schema):
 			r.report(path, "times become UTC in seconds, and are refused with a small t or z; an observedGeneration of 0 is dropped; a message that is missing or null is empty")
-			return &goType{list: true, element: &goType{text: "metav1.Condition"}}
+			return listOf(&goType{text: "metav1.Condition"})
 		}
-		return &goType{list: true, element: r.elementOf(singular(name), path+"[]", schema.Items.Schema)}
+		return listOf(r.elementOf(singular(name), path+"[]", schema.Items.Schema))
 	}
 	if values := schema.AdditionalProperties; values != nil && values.Schema != nil {
-		return &goType{dictionary: true, element: r.elementOf(singular(name), path+"{}", values.Schema)}
+		return dictionaryOf(r.elementOf(singular(name), path+"{}", values.Schema))
 	}
 	fields := r.structOf(name, path, schema)
 	if schema.XMapType != nil && *schema.XMapType == "atomic" {

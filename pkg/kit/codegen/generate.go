@@ -166,13 +166,13 @@ func (g *generation) generate(ctx context.Context, apis []API) error {
 		}
 	}
 	// These only read the types.
-	clients, ctx := errgroup.WithContext(ctx)
+	clients, until := errgroup.WithContext(ctx)
 	for _, step := range []step{
 		{"apply configurations", g.applyConfigurations},
 		{"clientset", g.clientset},
 		{"listers and informers", g.informers},
 	} {
-		clients.Go(func() error { return g.do(ctx, step, apis) })
+		clients.Go(func() error { return g.do(until, step, apis) })
 	}
 	if err := clients.Wait(); err != nil {
 		return err

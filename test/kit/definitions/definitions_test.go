@@ -14,9 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package definitions imports CustomResourceDefinitions with the kit, and compares the results
-// with the definitions. It compares schemas, and the verdicts of two servers on the same
-// objects.
+// Package definitions imports CustomResourceDefinitions with the kit, and compares the verdicts of kube-apiserver with
+// the definitions and of a server with the results, on the same objects.
 package definitions
 
 import (
