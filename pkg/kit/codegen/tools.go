@@ -96,7 +96,7 @@ func (g *generation) installTools(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("there is no directory for the generators, set XDG_CACHE_HOME to one that can be written to: %w", err)
 	}
-	defer os.RemoveAll(part)
+	defer func() { _ = os.RemoveAll(part) }()
 	if err := g.installInto(ctx, part); err != nil {
 		return err
 	}
