@@ -98,7 +98,10 @@ func Init(ctx context.Context, options InitOptions) (*Result, error) {
 	}
 	d.setHeader(string(w.read("hack/boilerplate.go.txt")))
 	// Other commands add to these files.
-	w.lists = []string{"cmd/apiserver/main.go", "pkg/apis/" + d.Group.Package + "/register.go", base + "kustomization.yaml"}
+	w.lists = []string{"cmd/apiserver/main.go", base + "kustomization.yaml"}
+	for _, group := range d.Groups {
+		w.lists = append(w.lists, "pkg/apis/"+group.Package+"/register.go")
+	}
 	recorded := w.readSums()
 	w.initial(d, func(name string, text []byte) {
 		if !w.exists(name) {
