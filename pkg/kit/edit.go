@@ -31,9 +31,10 @@ import (
 )
 
 // source is a Go file that is edited. The syntax tree only locates the edits, so that the
-// rest of the text stays as its author has written it.
+// rest of the text stays as its author has written it. After the first error, edits do nothing.
 type source struct {
 	text []byte
+	err  error
 }
 
 // list is a list of expressions in a Go file.
@@ -42,10 +43,45 @@ type list struct {
 	open, close token.Pos
 }
 
-func (s *source) parse() (*token.FileSet, *ast.File, error) {
-	files := token.NewFileSet()
-	file, err := parser.ParseFile(files, "", s.text, parser.ParseComments|parser.SkipObjectResolution)
-	return files, file, err
+// tree is a parsed source.
+type tree struct {
+	text  []byte
+	files *token.FileSet
+	file  *ast.File
+}
+
+func (t *tree) offset(pos token.Pos) int { return t.files.Position(pos).Offset }
+
+func (t *tree) textOf(node ast.Node) string {
+	return string(t.text[t.offset(node.Pos()):t.offset(node.End())])
+}
+
+// editGo is an edit of a Go file by several steps.
+func editGo(edit func(*source)) func([]byte) ([]byte, error) {
+	return func(text []byte) ([]byte, error) {
+		s := &source{text: text}
+		edit(s)
+		return s.text, s.err
+	}
+}
+
+// insert inserts the text that locate returns with its offset. An empty text changes nothing.
+func (s *source) insert(locate func(*tree) (at int, text string, err error)) {
+	if s.err != nil {
+		return
+	}
+	t := &tree{text: s.text, files: token.NewFileSet()}
+	if t.file, s.err = parser.ParseFile(t.files, "", s.text, parser.ParseComments|parser.SkipObjectResolution); s.err != nil {
+		return
+	}
+	at, text, err := locate(t)
+	if err == nil && text != "" {
+		var formatted []byte
+		if formatted, err = format.Source(slices.Concat(s.text[:at], []byte(text), s.text[at:])); err == nil {
+			s.text = formatted
+		}
+	}
+	s.err = err
 }
 
 // arguments finds the arguments of the first call of a function in another function.
@@ -85,82 +121,90 @@ func elements(function string) func(*ast.File) (list, error) {
 
 // add adds an expression to a list that does not have it. It goes before the first element
 // that satisfies before, or to the end.
-func (s *source) add(where func(*ast.File) (list, error), expression string, before func(element string) bool) error {
-	files, file, err := s.parse()
-	if err != nil {
-		return err
-	}
-	list, err := where(file)
-	if err != nil {
-		return fmt.Errorf("%w: add %s by hand", err, expression)
-	}
-	offset := func(pos token.Pos) int { return files.Position(pos).Offset }
+func (s *source) add(where func(*ast.File) (list, error), expression string, before func(element string) bool) {
+	s.insert(func(t *tree) (int, string, error) {
+		list, err := where(t.file)
+		if err != nil {
+			return 0, "", fmt.Errorf("%w: add %s by hand", err, expression)
+		}
+		return t.addition(list, expression, before)
+	})
+}
+
+// addition returns the text to insert into a list.
+func (t *tree) addition(list list, expression string, before func(element string) bool) (at int, text string, err error) {
 	texts := make([]string, len(list.elements))
 	for i, element := range list.elements {
-		texts[i] = string(s.text[offset(element.Pos()):offset(element.End())])
+		texts[i] = t.textOf(element)
 	}
 	if slices.Contains(texts, expression) {
-		return nil
+		return 0, "", nil
 	}
-	at := offset(list.open) + 1
-	next := -1
 	if before != nil {
-		next = slices.IndexFunc(texts, before)
-	}
-	switch {
-	case next >= 0:
-		at = offset(list.elements[next].Pos())
-		expression += ",\n"
-	case len(texts) == 0:
-		expression = "\n" + expression + ",\n"
-	default:
-		last := list.elements[len(texts)-1].End()
-		at = offset(last)
-		if comma := bytes.IndexByte(s.text[at:offset(list.close)], ','); comma >= 0 {
-			at += comma + 1
-			expression = "\n" + expression + ","
-		} else {
-			expression = ", " + expression
+		if next := slices.IndexFunc(texts, before); next >= 0 {
+			return t.offset(list.elements[next].Pos()), expression + ",\n", nil
 		}
 	}
-	return s.insert(at, expression)
+	if len(texts) == 0 {
+		return t.offset(list.open) + 1, "\n" + expression + ",\n", nil
+	}
+	at = t.offset(list.elements[len(texts)-1].End())
+	if comma := bytes.IndexByte(t.text[at:t.offset(list.close)], ','); comma >= 0 {
+		return at + comma + 1, "\n" + expression + ",", nil
+	}
+	return at, ", " + expression, nil
+}
+
+// addToField adds an element to a field of a literal, and adds the field if necessary. A map
+// keeps the element that it has for a key.
+func (s *source) addToField(function, field, ofType, element string) {
+	s.insert(func(t *tree) (int, string, error) {
+		found := literal(t.file, function)
+		if found == nil {
+			return 0, "", fmt.Errorf("the function %s has no literal: add %s to its %s by hand", function, element, field)
+		}
+		value := valueOf(found, field)
+		if value == nil {
+			return t.addition(list{found.Elts, found.Lbrace, found.Rbrace}, fmt.Sprintf("%s: %s{\n%s,\n}", field, ofType, element), nil)
+		}
+		values, ok := value.(*ast.CompositeLit)
+		if !ok {
+			return 0, "", fmt.Errorf("%s of the function %s is not written as a list: add %s by hand", field, function, element)
+		}
+		if key, _, isPair := strings.Cut(element, ":"); isPair && slices.ContainsFunc(values.Elts, func(other ast.Expr) bool { return strings.HasPrefix(t.textOf(other), key+":") }) {
+			return 0, "", nil
+		}
+		return t.addition(list{values.Elts, values.Lbrace, values.Rbrace}, element, nil)
+	})
 }
 
 // use adds an import, after those with the same beginning.
-func (s *source) use(name, importPath string) error {
-	files, file, err := s.parse()
-	if err != nil {
-		return err
-	}
+func (s *source) use(name, importPath string) {
 	spec := strconv.Quote(importPath)
 	if name != "" && name != path.Base(importPath) {
 		spec = name + " " + spec
 	}
-	at, best := 0, -1
-	for _, declaration := range file.Decls {
-		imports, ok := declaration.(*ast.GenDecl)
-		if !ok || imports.Tok != token.IMPORT || !imports.Lparen.IsValid() {
-			continue
-		}
-		for _, imported := range imports.Specs {
-			imported := imported.(*ast.ImportSpec)
-			other, _ := strconv.Unquote(imported.Path.Value)
-			if other == importPath {
-				return nil
+	s.insert(func(t *tree) (int, string, error) {
+		for _, declaration := range t.file.Decls {
+			imports, ok := declaration.(*ast.GenDecl)
+			if !ok || imports.Tok != token.IMPORT || !imports.Lparen.IsValid() {
+				continue
 			}
-			if common := commonElements(other, importPath); common >= max(best, 1) {
-				at, best = files.Position(imported.End()).Offset, common
+			// Without a common beginning, the import is a group of its own.
+			at, text, best := imports.Rparen, "\n"+spec+"\n", 0
+			for _, imported := range imports.Specs {
+				other, _ := strconv.Unquote(imported.(*ast.ImportSpec).Path.Value)
+				if other == importPath {
+					return 0, "", nil
+				}
+				if common := commonElements(other, importPath); common >= max(best, 1) {
+					at, text, best = imported.End(), "\n"+spec, common
+				}
 			}
+			return t.offset(at), text, nil
 		}
-		if best < 1 {
-			// A group of its own.
-			at, spec = files.Position(imports.Rparen).Offset, "\n"+spec+"\n"
-		} else {
-			spec = "\n" + spec
-		}
-		return s.insert(at, spec)
-	}
-	return fmt.Errorf("it has no list of imports: import %s by hand", spec)
+		return 0, "", fmt.Errorf("it has no list of imports: import %s by hand", spec)
+	})
 }
 
 // commonElements returns how many leading elements two import paths share.
@@ -173,27 +217,88 @@ func commonElements(a, b string) int {
 	return n
 }
 
-func (s *source) insert(at int, text string) error {
-	edited := slices.Concat(s.text[:at], []byte(text), s.text[at:])
-	formatted, err := format.Source(edited)
-	if err != nil {
-		return err
+// addTag adds a tag to a type, after those with the same beginning.
+func (s *source) addTag(name, tag string) {
+	s.insert(func(t *tree) (at int, text string, err error) {
+		prefix, _, _ := strings.Cut(tag, ":")
+		err = fmt.Errorf("the type %s has no tag %s: add // %s by hand", name, prefix, tag)
+		for _, comment := range tags(t.file, name) {
+			switch text := strings.TrimSpace(strings.TrimPrefix(comment.Text, "//")); {
+			case text == tag:
+				return 0, "", nil
+			case strings.HasPrefix(text, prefix):
+				at, err = t.offset(comment.End()), nil
+			}
+		}
+		return at, "\n// " + tag, err
+	})
+}
+
+// literal finds the result of a function: the composite literal with the most elements that
+// is not part of another one.
+func literal(file *ast.File, function string) (found *ast.CompositeLit) {
+	if declared := functionNamed(file, function); declared != nil {
+		ast.Inspect(declared, func(node ast.Node) bool {
+			literal, ok := node.(*ast.CompositeLit)
+			if ok && (found == nil || len(literal.Elts) > len(found.Elts)) {
+				found = literal
+			}
+			return !ok
+		})
 	}
-	s.text = formatted
+	return found
+}
+
+func functionNamed(file *ast.File, name string) *ast.FuncDecl {
+	for _, declaration := range file.Decls {
+		if function, ok := declaration.(*ast.FuncDecl); ok && function.Name.Name == name && function.Recv == nil {
+			return function
+		}
+	}
 	return nil
 }
 
-// editGo is an edit of a Go file by several steps.
-func editGo(steps ...func(*source) error) func([]byte) ([]byte, error) {
-	return func(text []byte) ([]byte, error) {
-		s := &source{text: text}
-		for _, step := range steps {
-			if err := step(s); err != nil {
-				return nil, err
+// valueOf finds the value of a field in a literal, or nil.
+func valueOf(literal *ast.CompositeLit, field string) ast.Expr {
+	for _, element := range literal.Elts {
+		if pair, ok := element.(*ast.KeyValueExpr); ok {
+			if key, ok := pair.Key.(*ast.Ident); ok && key.Name == field {
+				return pair.Value
 			}
 		}
-		return s.text, nil
 	}
+	return nil
+}
+
+// typeNamed returns a type of a file, or nil.
+func typeNamed(file *ast.File, name string) *ast.TypeSpec {
+	for _, declaration := range file.Decls {
+		if types, ok := declaration.(*ast.GenDecl); ok && types.Tok == token.TYPE {
+			for _, spec := range types.Specs {
+				if spec := spec.(*ast.TypeSpec); spec.Name.Name == name {
+					return spec
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// tags returns the comments above the declaration of a type, also those that are not next to
+// it.
+func tags(file *ast.File, name string) (found []*ast.Comment) {
+	after := file.Name.End()
+	for _, declaration := range file.Decls {
+		if types, ok := declaration.(*ast.GenDecl); ok && types.Tok == token.TYPE && types.Specs[0].(*ast.TypeSpec).Name.Name == name {
+			for _, group := range file.Comments {
+				if group.Pos() > after && group.End() < types.TokPos {
+					found = append(found, group.List...)
+				}
+			}
+		}
+		after = declaration.End()
+	}
+	return found
 }
 
 // addLine adds an element to a list in a YAML file, below the first line with this key.
@@ -223,19 +328,3 @@ var ofSubresources = regexp.MustCompile(`(?s)\n// \+genclient:method=\w+,verb=cr
 
 // withoutSubresources returns a file of a kind as CreateKind writes it.
 func withoutSubresources(text []byte) []byte { return ofSubresources.ReplaceAll(text, nil) }
-
-// declaresType reports whether a file declares a type.
-func declaresType(file *ast.File, name string) bool {
-	for _, declaration := range file.Decls {
-		types, ok := declaration.(*ast.GenDecl)
-		if !ok || types.Tok != token.TYPE {
-			continue
-		}
-		for _, spec := range types.Specs {
-			if spec.(*ast.TypeSpec).Name.Name == name {
-				return true
-			}
-		}
-	}
-	return false
-}

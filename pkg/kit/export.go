@@ -17,6 +17,7 @@ limitations under the License.
 package kit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,10 +35,8 @@ func ExportCRD(ctx context.Context, target Target, out, notes io.Writer) (err er
 	if err != nil {
 		return err
 	}
-	if err := m.readNamespace(); err != nil {
-		return err
-	}
-	output := m.file("_output")
+	m.readNamespace()
+	output := m.File("_output")
 	if err := os.MkdirAll(output, 0o755); err != nil { //nolint:gosec // G301: builds are for everybody.
 		return err
 	}
@@ -47,11 +46,12 @@ func ExportCRD(ctx context.Context, target Target, out, notes io.Writer) (err er
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temporary)) }()
 	program := newWriter(ctx, temporary)
-	if err := program.render("export", &m.data); err != nil {
+	program.render("export", &m.data)
+	if err := cmp.Or(m.err, program.err); err != nil {
 		return err
 	}
 	command := exec.CommandContext(ctx, "go", "run", filepath.Join(temporary, "main.go"))
-	command.Dir, command.Stdout, command.Stderr = m.dir, out, notes
+	command.Dir, command.Stdout, command.Stderr = m.Dir, out, notes
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("the definitions could not be made, see above: %w", err)
 	}

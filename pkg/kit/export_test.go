@@ -19,11 +19,11 @@ package kit
 import "context"
 
 // RefreshFiles is what Upgrade does before it changes go.mod.
-func RefreshFiles(ctx context.Context, dir string) (result *Result, err error) {
+func RefreshFiles(ctx context.Context, dir string) (*Result, error) {
 	m, err := openServer(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = m.takeBack(err) }()
-	return &m.Result, m.refreshFiles()
+	m.refreshFiles()
+	return m.finish()
 }

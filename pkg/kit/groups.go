@@ -23,10 +23,10 @@ import (
 	"fmt"
 	"go/token"
 	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
 
 // apiGroup is an API group of a module.
@@ -67,54 +67,50 @@ func firstLabel(group string) string {
 	return label
 }
 
-// findGroups finds the groups of a module by the tags of their internal types.
-func (w *writer) findGroups() (groups []apiGroup, err error) {
-	files, err := filepath.Glob(w.file("pkg/apis/*/doc.go"))
-	if err != nil {
-		return nil, err
+// findAPIs finds the groups in pkg/apis.
+func (w *writer) findAPIs() []codegen.Group {
+	apis, err := codegen.Find(os.DirFS(w.Dir))
+	w.fail(err)
+	for _, api := range apis {
+		if api.Dir == "pkg/apis" {
+			return api.Groups
+		}
 	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		tag := regexp.MustCompile(`(?m)^// ?\+groupName=(\S+)`).FindSubmatch(text)
-		if tag == nil {
-			return nil, fmt.Errorf("%s does not say the name of the group: write the comment // +groupName=<name> above the package clause", file)
-		}
-		group := apiGroup{string(tag[1]), filepath.Base(filepath.Dir(file)), title(firstLabel(string(tag[1])))}
-		if tag := regexp.MustCompile(`(?m)^// ?\+groupGoName=(\S+)`).FindSubmatch(text); tag != nil {
-			group.GoName = string(tag[1])
-		} else if !token.IsIdentifier(group.GoName) {
+	return nil
+}
+
+// findGroups finds the groups of a module by their tags, also those without versions.
+func (w *writer) findGroups() (groups []apiGroup) {
+	for _, found := range w.findAPIs() {
+		group := apiGroup{found.Domain, found.Name, cmp.Or(found.GoName, title(firstLabel(found.Domain)))}
+		if !token.IsIdentifier(group.GoName) {
 			group.GoName = title(group.Package)
 		}
 		groups = append(groups, group)
 	}
-	return groups, nil
+	return groups
 }
 
 // findServer returns the group that the server is named after. Of several groups, it is the one in
 // the label that the server's ClusterRole for parameters of policies selects.
-func (w *writer) findServer(groups []apiGroup) (apiGroup, error) {
+func (w *writer) findServer(groups []apiGroup) apiGroup {
 	if len(groups) == 1 {
-		return groups[0], nil
+		return groups[0]
 	}
 	const name = base + "rbac-policy-parameters.yaml"
-	text, err := os.ReadFile(w.file(name))
-	if err != nil {
-		return apiGroup{}, fmt.Errorf("the manifests do not say after which group the server is named: %w", err)
-	}
+	text := w.read(name)
 	for _, group := range groups {
 		if bytes.Contains(text, []byte(" "+group.Name+"/aggregate-to-policy-parameters:")) {
-			return group, nil
+			return group
 		}
 	}
-	return apiGroup{}, fmt.Errorf("%s has no label GROUP/aggregate-to-policy-parameters with a group of this module: the server is named after that group", name)
+	w.failf("%s has no label GROUP/aggregate-to-policy-parameters with a group of this module: the server is named after that group", name)
+	return apiGroup{}
 }
 
 // CreateGroup adds a group to a module. Like the one that Init writes, it has no kinds yet: the
 // first one adds it to the server.
-func CreateGroup(ctx context.Context, dir, group, name string) (result *Result, err error) {
+func CreateGroup(ctx context.Context, dir, group, name string) (*Result, error) {
 	added, err := newGroup(group, name)
 	if err != nil {
 		return nil, err
@@ -123,42 +119,34 @@ func CreateGroup(ctx context.Context, dir, group, name string) (result *Result, 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = m.takeBack(err) }()
-	if added, err = m.addGroup(added, name != ""); err != nil {
-		return nil, err
-	}
 	internal := m.data
-	internal.Group = added
-	m.lists = []string{"pkg/apis/" + added.Package + "/register.go"}
-	if err := m.render("internal", &internal); err != nil {
-		return nil, err
-	}
+	internal.Group = m.addGroup(added, name != "")
+	m.lists = []string{"pkg/apis/" + internal.Group.Package + "/register.go"}
+	m.render("internal", &internal)
 	// Files that name all groups, such as alerts, change.
-	if err := m.refreshFiles(); err != nil {
-		return nil, err
-	}
+	m.refreshFiles()
 	if m.changed() {
-		m.Todo = append(m.Todo, fmt.Sprintf("Create a kind: go tool kit create kind NAME --group %s --versions v1", added.Package))
+		m.Todo = append(m.Todo, fmt.Sprintf("Create a kind: go tool kit create kind NAME --group %s --versions v1", internal.Group.Package))
 	}
-	return &m.Result, nil
+	return m.finish()
 }
 
 // addGroup adds a group to those of the module, and returns it. An existing group keeps the name of
 // its packages. Another given name is an error.
-func (m *module) addGroup(added apiGroup, named bool) (apiGroup, error) {
+func (m *module) addGroup(added apiGroup, named bool) apiGroup {
 	for _, other := range m.Groups {
 		switch {
 		case other.is(added), other.Name == added.Name && !named:
-			return other, nil
+			return other
 		case other.Name == added.Name:
-			return added, fmt.Errorf("the group %s exists already, in pkg/apis/%s: leave out --name", other.Name, other.Package)
+			m.failf("the group %s exists already, in pkg/apis/%s: leave out --name", other.Name, other.Package)
 		case other.Package == added.Package:
-			return added, fmt.Errorf("the packages of the group %s are called %s already: choose another name by --name", other.Name, other.Package)
+			m.failf("the packages of the group %s are called %s already: choose another name by --name", other.Name, other.Package)
 		case strings.EqualFold(other.GoName, added.GoName):
-			return added, fmt.Errorf("the Go clients of the groups %s and %s would have the same name: choose another by --name", other.Name, added.Name)
+			m.failf("the Go clients of the groups %s and %s would have the same name: choose another by --name", other.Name, added.Name)
 		}
 	}
 	m.Groups = append(m.Groups, added)
 	slices.SortFunc(m.Groups, func(a, b apiGroup) int { return cmp.Compare(a.Package, b.Package) })
-	return added, nil
+	return added
 }

@@ -121,19 +121,6 @@ func TestClientsOfGroups(t *testing.T) {
 	}
 }
 
-// Earlier versions wrote no name for clients.
-func TestClientsOfEarlierGroups(t *testing.T) {
-	dir := newModule(t)
-	_, err := kit.CreateGroup(t.Context(), dir, "cert-manager.io", "")
-	require.NoError(t, err)
-	const file, tag = "pkg/apis/certmanager/doc.go", "// +groupGoName=Certmanager\n"
-	write(t, dir, file, strings.Replace(read(t, dir, file), tag, "", 1))
-	write(t, dir, "artifacts/deploy/base/rbac-policy-parameters.yaml", " bakery.example.com/aggregate-to-policy-parameters: \"true\"\n")
-	_, err = kit.CreateKind(t.Context(), kit.Target{Dir: dir, Group: "certmanager"}, bread())
-	require.NoError(t, err)
-	require.Contains(t, read(t, dir, "pkg/apis/certmanager/v1alpha1/doc.go"), tag)
-}
-
 func TestGroupErrorsNameTheFix(t *testing.T) {
 	dir := newGroups(t)
 	// Earlier versions wrote no name for clients.

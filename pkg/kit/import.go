@@ -18,16 +18,15 @@ package kit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"go/ast"
-	"go/token"
 	"io"
 	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -75,7 +74,7 @@ func (i imported) Uses(name string) bool {
 
 // ImportCRD writes the kinds of CustomResourceDefinitions, each in its group. If one of them can't be written, none
 // is.
-func ImportCRD(ctx context.Context, dir string, options ImportOptions) (result *Result, err error) {
+func ImportCRD(ctx context.Context, dir string, options ImportOptions) (*Result, error) {
 	var crds []*apiextensionsv1.CustomResourceDefinition
 	for _, file := range options.Files {
 		read, err := readCRDs(file)
@@ -94,11 +93,16 @@ func ImportCRD(ctx context.Context, dir string, options ImportOptions) (result *
 	if problems := unwritableNames(crds, options); len(problems) > 0 {
 		return nil, fmt.Errorf("nothing has been written, since these can't be written in Go:\n%s", strings.Join(problems, "\n"))
 	}
+	m, err := openModule(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	m.readNamespace()
 	names := map[string]*identifiers{}
 	var kinds []*importedKind
 	for _, crd := range crds {
-		kind, err := readDefinition(ctx, dir, crd, crds, names, options)
-		if err != nil {
+		kind, err := m.readDefinition(crd, crds, names, options)
+		if err = cmp.Or(err, m.err); err != nil {
 			return nil, fmt.Errorf("%s: %w", crd.Name, err)
 		}
 		kinds = append(kinds, kind)
@@ -110,22 +114,13 @@ func ImportCRD(ctx context.Context, dir string, options ImportOptions) (result *
 			}
 		}
 	}
-	all := newWriter(ctx, dir)
-	result = &Result{originals: all.originals}
-	defer func() { err = all.takeBack(err) }()
 	for _, kind := range kinds {
-		one, err := kind.write(ctx, all)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", kind.crd.Name, err)
+		if m.writeImported(kind); m.err != nil {
+			m.err = fmt.Errorf("%s: %w", kind.crd.Name, m.err)
+			break
 		}
-		for _, file := range one.Files {
-			if !slices.Contains(result.Files, file) {
-				result.Files = append(result.Files, file)
-			}
-		}
-		result.Todo = append(result.Todo, one.Todo...)
 	}
-	return result, nil
+	return m.finish()
 }
 
 // unwritableNames returns the problems in definitions that prevent the import of all of them.
@@ -218,7 +213,7 @@ type importedVersion struct {
 }
 
 // readDefinition reads a definition, and names its types. It returns an error if a part of it can't be written.
-func readDefinition(ctx context.Context, dir string, crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition, names map[string]*identifiers, options ImportOptions) (*importedKind, error) {
+func (m *module) readDefinition(crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition, names map[string]*identifiers, options ImportOptions) (*importedKind, error) {
 	kind := &importedKind{crd: crd, versions: map[string]*importedVersion{}, options: KindOptions{
 		Name: Name(crd.Spec.Names.Kind), Resource: crd.Spec.Names.Plural, Short: crd.Spec.Names.ShortNames, NoClients: options.NoClients,
 		Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
@@ -231,19 +226,13 @@ func readDefinition(ctx context.Context, dir string, crd *apiextensionsv1.Custom
 	if err := kind.options.complete(); err != nil {
 		return nil, err
 	}
-	m, err := kind.open(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
+	m.choose(crd.Spec.Group)
+	m.checkVersionsOf(kind.options)
 	for _, version := range kind.options.Versions {
-		if err := m.refuseMessages(version); err != nil {
-			return nil, err
-		}
+		m.refuseMessages(version)
 	}
 	if names[crd.Spec.Group] == nil {
-		if names[crd.Spec.Group], err = m.identifiers(all); err != nil {
-			return nil, err
-		}
+		names[crd.Spec.Group] = m.identifiers(all)
 	}
 	for _, name := range kind.options.Versions {
 		version := &importedVersion{definition: definitions[name], reader: &schemaReader{kind: string(kind.options.Name), names: names[crd.Spec.Group]}}
@@ -251,8 +240,7 @@ func readDefinition(ctx context.Context, dir string, crd *apiextensionsv1.Custom
 		kind.versions[name] = version
 	}
 	kind.options.Status = kind.versions[kind.options.Preferred()].hasStatus()
-	kind.find()
-	return kind, nil
+	return kind, kind.find()
 }
 
 // among returns the part of a sentence that names the selected versions.
@@ -263,35 +251,18 @@ func among(versions []string) string {
 	return " among " + strings.Join(versions, ", ")
 }
 
-// open opens the module for the group of the kind.
-func (k *importedKind) open(ctx context.Context, dir string) (*module, error) {
-	m, err := open(ctx, Target{dir, k.crd.Spec.Group})
-	if err != nil {
-		return nil, err
-	}
-	if err := m.readNamespace(); err != nil {
-		return nil, err
-	}
-	m.Kind = k.options
-	if err := m.checkVersionsOf(k.options); err != nil {
-		return nil, err
-	}
-	return m, nil
-}
-
-// refuseMessages returns an error for a version with protobuf messages, which can't hold all that a definition
+// refuseMessages refuses a version with protobuf messages, which can't hold all that a definition
 // accepts.
-func (m *module) refuseMessages(version string) error {
-	if !slices.Contains(m.messages, version) {
-		return nil
+func (m *module) refuseMessages(version string) {
+	if slices.Contains(m.messages, version) {
+		dir, _ := m.versionPackage(version)
+		m.failf("the types of version %s have protobuf messages, which have no null in lists, and no empty lists: "+
+			"remove +k8s:protobuf-gen=package from %s/doc.go, or import into a group that \"kit create group\" makes for it", version, dir)
 	}
-	dir, _ := m.versionPackage(version)
-	return fmt.Errorf("the types of version %s have protobuf messages, which have no null in lists, and no empty lists: "+
-		"remove +k8s:protobuf-gen=package from %s/doc.go, or import into a group that \"kit create group\" makes for it", version, dir)
 }
 
 // identifiers returns the names in the packages of a group that other kinds than the imported ones have taken.
-func (m *module) identifiers(crds []*apiextensionsv1.CustomResourceDefinition) (*identifiers, error) {
+func (m *module) identifiers(crds []*apiextensionsv1.CustomResourceDefinition) *identifiers {
 	var kinds []Name
 	own := map[string]bool{}
 	for _, crd := range crds {
@@ -302,24 +273,20 @@ func (m *module) identifiers(crds []*apiextensionsv1.CustomResourceDefinition) (
 	}
 	var declared, nested []string
 	for _, dir := range append([]string{""}, m.served...) {
-		_, err := m.inPackage(path.Join(m.apis, m.Group.Package, dir), func(files *token.FileSet, file *ast.File) bool {
-			name := filepath.Base(files.Position(file.Package).Filename)
+		m.inPackage(path.Join(m.internal(), dir), func(name string, file *ast.File) bool {
 			if !own[name] && !strings.HasPrefix(name, "zz_generated.") && name != "generated.pb.go" {
 				declared = append(declared, declaredNames(file, func(*ast.TypeSpec) bool { return true })...)
 				nested = append(nested, declaredNames(file, func(t *ast.TypeSpec) bool { return !isKind(t) })...)
 			}
 			return false
 		})
-		if err != nil {
-			return nil, err
-		}
 	}
 	for _, kind := range kinds {
 		if slices.Contains(nested, string(kind)) {
-			return nil, fmt.Errorf("the packages of the group have something else that is called %s: rename it", kind)
+			m.failf("the packages of the group have something else that is called %s: rename it", kind)
 		}
 	}
-	return newIdentifiers(kinds, declared...), nil
+	return newIdentifiers(kinds, declared...)
 }
 
 // declaredNames returns the exported names that a file declares, without some types.
@@ -358,7 +325,7 @@ func isKind(t *ast.TypeSpec) bool {
 }
 
 // find collects the declarations of the preferred version, and the features of the definition that the kind loses.
-func (k *importedKind) find() {
+func (k *importedKind) find() (err error) {
 	names, preferred := k.crd.Spec.Names, k.versions[k.options.Preferred()]
 	for _, name := range []struct{ what, defined, usual string }{
 		{"the singular name", names.Singular, k.options.Name.File()}, {"the name of lists", names.ListKind, string(k.options.Name) + "List"},
@@ -382,6 +349,14 @@ func (k *importedKind) find() {
 	var notes []string
 	made.Selectors, notes = selectable(made.Root, fields)
 	k.options.Scale = slices.ContainsFunc(slices.Collect(maps.Values(k.versions)), (*importedVersion).hasScale)
+	made.UsesFmt = slices.ContainsFunc(made.Selectors, func(s selector) bool { return strings.HasPrefix(s.Value, "fmt.") })
+	for _, field := range made.Root.Fields {
+		if field.JSON != "status" || !k.options.Status {
+			made.Spec = append(made.Spec, field)
+		}
+	}
+	made.OnlySpec = len(made.Spec) == 1 && made.Spec[0].Name == "Spec"
+	made.Definition, err = k.definition()
 	k.made = made
 	k.findings = append(k.findings, notes...)
 	for _, version := range k.crd.Spec.Versions {
@@ -404,6 +379,7 @@ func (k *importedKind) find() {
 			}
 		}
 	}
+	return err
 }
 
 // selectableFields returns the fields that clients can select in one of the versions.
@@ -460,65 +436,28 @@ func (v *importedVersion) types() (all []string) {
 	return all
 }
 
-// write writes the types of each version, and the internal types, which equal those of the preferred version. A
-// failure of the command removes them.
-func (k *importedKind) write(ctx context.Context, all writer) (*Result, error) {
-	m, err := k.open(ctx, all.dir)
-	if err != nil {
-		return nil, err
-	}
-	m.before = all.before
-	if err := m.renderOnce("group", &m.data); err != nil {
-		return nil, err
-	}
+// writeImported writes the types of each version, and the internal types, which equal those of the preferred version.
+func (m *module) writeImported(k *importedKind) {
+	m.choose(k.crd.Spec.Group)
+	m.Kind, m.Imported = k.options, &k.made
+	before := len(m.Files)
+	m.renderOnce("group", &m.data)
 	// Messages can't hold null in lists, and can't distinguish an empty list from a missing one.
 	m.Protobuf = false
-	if err := m.declareImported(k); err != nil {
-		return nil, err
-	}
-	if err := m.renderTypes("import"); err != nil {
-		return nil, err
-	}
-	if err := m.render("roles", &m.data); err != nil {
-		return nil, err
-	}
+	m.renderTypes("import")
+	m.render("roles", &m.data)
 	for _, name := range k.options.Versions {
 		version := k.versions[name]
-		if err := m.acceptNames(name, append(version.reader.structs, version.root)); err != nil {
-			return nil, err
-		}
+		m.acceptNames(name, append(version.reader.structs, version.root))
 		m.Imported.Root, m.Imported.Structs = version.root, version.reader.structs
-		if err := m.writeVersion(name, func() error { return m.renderTypes("import-types") }); err != nil {
-			return nil, err
-		}
+		m.writeVersion(name, func() { m.renderTypes("import-types") })
 	}
-	if err := m.addToLists(); err != nil {
-		return nil, err
-	}
-	if m.changed() {
+	m.addToLists()
+	if slices.ContainsFunc(m.Files[before:], File.isChange) {
 		m.Todo = append(m.Todo,
 			fmt.Sprintf("pkg/registry/%s/%s.yaml decides what objects may be; write rules beyond it in pkg/apis/%[1]s/validation/%[2]s.go", m.Group.Package, k.options.Name.File()),
 			fmt.Sprintf("Write an example in artifacts/examples/%s%s.yaml, which the tests create", m.Prefix(), k.options.Name.File()))
 	}
-	return &m.Result, nil
-}
-
-// declareImported fills in the values for the templates of the internal types and the declaration.
-func (m *module) declareImported(k *importedKind) (err error) {
-	made := k.made
-	if made.Definition, err = k.definition(); err != nil {
-		return err
-	}
-	made.UsesFmt = slices.ContainsFunc(made.Selectors, func(s selector) bool { return strings.HasPrefix(s.Value, "fmt.") })
-	for _, field := range made.Root.Fields {
-		if field.JSON == "status" && m.Kind.Status {
-			continue
-		}
-		made.Spec = append(made.Spec, field)
-	}
-	made.OnlySpec = len(made.Spec) == 1 && made.Spec[0].Name == "Spec"
-	m.Imported = &made
-	return nil
 }
 
 // definition returns the CustomResourceDefinition with the imported versions, and without fields that a cluster
@@ -543,29 +482,24 @@ func (k *importedKind) definition() (string, error) {
 var fieldName = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
 
 // acceptNames lists the fields whose names break a rule, but can't be changed any more.
-func (m *module) acceptNames(version string, structs []*goStruct) error {
+func (m *module) acceptNames(version string, structs []*goStruct) {
 	const exceptions = "hack/violation_exceptions.list"
 	dir, _ := m.versionPackage(version)
-	var accepted []string
+	accepted := ""
+	current := string(m.read(exceptions))
 	for _, of := range structs {
 		for _, field := range of.Fields {
-			if !fieldName.MatchString(field.JSON) || field.Name != strings.ToUpper(field.JSON[:1])+field.JSON[1:] {
-				accepted = append(accepted, fmt.Sprintf("API rule violation: names_match,%s,%s,%s\n", m.packagePath(dir), of.Name, field.Name))
+			line := fmt.Sprintf("API rule violation: names_match,%s,%s,%s\n", m.packagePath(dir), of.Name, field.Name)
+			if (!fieldName.MatchString(field.JSON) || field.Name != strings.ToUpper(field.JSON[:1])+field.JSON[1:]) && !strings.Contains(current, line) {
+				accepted += line
 			}
 		}
 	}
-	if len(accepted) == 0 {
-		return nil
+	switch {
+	case accepted == "":
+	case current == "":
+		m.write(Created, exceptions, []byte(accepted))
+	default:
+		m.write(Changed, exceptions, []byte(current+accepted))
 	}
-	if !m.exists(exceptions) {
-		return m.create(exceptions, []byte(strings.Join(accepted, "")))
-	}
-	return m.edit(exceptions, func(text []byte) ([]byte, error) {
-		for _, line := range accepted {
-			if !bytes.Contains(text, []byte(line)) {
-				text = append(text, line...)
-			}
-		}
-		return text, nil
-	})
 }

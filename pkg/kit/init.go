@@ -49,27 +49,28 @@ type InitOptions struct {
 	Replace string
 }
 
-func (o *InitOptions) complete() error {
-	group, err := newGroup(o.Group, o.Name)
-	if err != nil {
-		return err
+// complete fills in defaults, and returns the group.
+func (o *InitOptions) complete() (group apiGroup, err error) {
+	if group, err = newGroup(o.Group, o.Name); err != nil {
+		return group, err
 	}
 	o.Name = group.Package
 	if o.Module == "" || !modulePath.MatchString(o.Module) {
-		return fmt.Errorf("%q can't be the path of a Go module: name one by --module, such as example.com/bakery", o.Module)
+		return group, fmt.Errorf("%q can't be the path of a Go module: name one by --module, such as example.com/bakery", o.Module)
 	}
 	o.Namespace = cmp.Or(o.Namespace, o.Name+"-system")
 	if !regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`).MatchString(o.Namespace) {
-		return fmt.Errorf("%q can't be a namespace: use small letters, digits and hyphens, at most 63", o.Namespace)
+		return group, fmt.Errorf("%q can't be a namespace: use small letters, digits and hyphens, at most 63", o.Namespace)
 	}
 	o.Owner = cmp.Or(o.Owner, "The "+title(o.Name)+" API Server Authors")
 	o.Dir, err = filepath.Abs(o.Dir)
-	return err
+	return group, err
 }
 
 // Init writes a module with a server for an API group that has no kinds yet.
-func Init(ctx context.Context, options InitOptions) (result *Result, err error) {
-	if err := options.complete(); err != nil {
+func Init(ctx context.Context, options InitOptions) (*Result, error) {
+	group, err := options.complete()
+	if err != nil {
 		return nil, err
 	}
 	if err := codegen.CheckVendor(options.Dir); err != nil {
@@ -77,7 +78,6 @@ func Init(ctx context.Context, options InitOptions) (result *Result, err error) 
 	}
 	made := newWriter(ctx, options.Dir)
 	w := &made
-	defer func() { err = w.takeBack(err) }()
 	if w.exists("go.mod") {
 		goMod, err := w.goMod(ctx)
 		if err != nil {
@@ -86,125 +86,88 @@ func Init(ctx context.Context, options InitOptions) (result *Result, err error) 
 		if path := goMod.Module.Path; path != options.Module {
 			return nil, fmt.Errorf("%s is the module %s already: pass --module=%[2]s, or choose another directory", options.Dir, path)
 		}
-	} else if err := w.writeGoMod(options); err != nil {
-		return nil, err
-	}
-	group, err := newGroup(options.Group, options.Name)
-	if err != nil {
-		return nil, err
-	}
-	groups, err := w.groupsWith(group)
-	if err != nil {
-		return nil, err
+	} else {
+		w.writeGoMod(options)
 	}
 	d := &data{
 		Owner: options.Owner, Library: library, Module: options.Module, LintVersion: lintVersion,
-		Group: group, Groups: groups, Server: group, Namespace: options.Namespace,
+		Group: group, Groups: w.groupsWith(group), Server: group, Namespace: options.Namespace,
 	}
-	if err := w.writeHeader(d); err != nil {
-		return nil, err
+	if !w.exists("hack/boilerplate.go.txt") {
+		w.render("header", d)
 	}
+	d.setHeader(string(w.read("hack/boilerplate.go.txt")))
 	// Other commands add to these files.
-	w.lists = []string{"cmd/apiserver/main.go", "pkg/apis/" + d.Group.Package + "/register.go", base + "kustomization.yaml"}
-	recorded, err := w.readSums()
-	if err != nil {
-		return nil, err
+	w.lists = []string{"cmd/apiserver/main.go", base + "kustomization.yaml"}
+	for _, group := range d.Groups {
+		w.lists = append(w.lists, "pkg/apis/"+group.Package+"/register.go")
 	}
-	if err := w.initial(d, func(name string, text []byte) error {
+	recorded := w.readSums()
+	w.initial(d, func(name string, text []byte) {
 		if !w.exists(name) {
 			recorded[name] = sum(text)
 		}
-		return w.create(name, text)
-	}); err != nil {
-		return nil, err
-	}
-	if err := w.writeSums(recorded); err != nil {
-		return nil, err
-	}
-	if w.changed() {
+		w.create(name, text)
+	})
+	w.writeSums(recorded)
+	if w.err == nil && w.changed() {
 		if _, err := w.goCommand(ctx, "mod", "tidy"); err != nil {
-			return nil, fmt.Errorf("the modules that the server needs can't be had: %w", err)
+			w.failf("the modules that the server needs can't be had: %w", err)
 		}
 	}
 	if err := w.checkWorkspace(ctx, options.Module); err != nil {
 		w.Todo = append(w.Todo, err.Error())
 	}
 	w.Todo = append(w.Todo, `Create a kind: go tool kit create kind NAME --versions v1`)
-	return &w.Result, nil
+	return w.finish()
 }
 
 // groupsWith returns the groups of the module, or only this one if it has none. A server
 // that is named after another group is an error.
-func (w *writer) groupsWith(group apiGroup) ([]apiGroup, error) {
-	groups, err := w.findGroups()
-	if err != nil || len(groups) == 0 {
-		return []apiGroup{group}, err
+func (w *writer) groupsWith(group apiGroup) []apiGroup {
+	groups := w.findGroups()
+	if len(groups) == 0 {
+		return []apiGroup{group}
 	}
-	if server, err := w.findServer(groups); err != nil || !server.is(group) {
-		return nil, cmp.Or(err, fmt.Errorf("%s has a server for the group %s already: add another group by \"kit create group\"", w.dir, server.Name))
+	if server := w.findServer(groups); !server.is(group) {
+		w.failf("%s has a server for the group %s already: add another group by \"kit create group\"", w.Dir, server.Name)
 	}
-	return groups, nil
+	return groups
 }
 
 // initial writes the files of a module without kinds.
-func (w *writer) initial(d *data, write func(name string, text []byte) error) error {
-	if err := w.renderFiles("init", d, write); err != nil {
-		return err
-	}
+func (w *writer) initial(d *data, write func(name string, text []byte)) {
+	w.renderFiles("init", d, write)
 	for _, group := range d.Groups {
 		internal := *d
 		internal.Group = group
-		if err := w.renderFiles("internal", &internal, write); err != nil {
-			return err
-		}
+		w.renderFiles("internal", &internal, write)
 	}
-	return w.manifests(d, write)
-}
-
-// writeHeader writes the licence header unless the module has one.
-func (w *writer) writeHeader(d *data) error {
-	const file = "hack/boilerplate.go.txt"
-	text, err := os.ReadFile(w.file(file))
-	if errors.Is(err, os.ErrNotExist) {
-		if err := w.renderFiles("header", d, w.create); err != nil {
-			return err
-		}
-		text, err = os.ReadFile(w.file(file))
-	}
-	d.setHeader(string(text))
-	return err
+	w.manifests(d, write)
 }
 
 // writeGoMod writes a go.mod that "go mod tidy" completes.
-func (w *writer) writeGoMod(options InitOptions) error {
+func (w *writer) writeGoMod(options InitOptions) {
 	version := "v0.0.0"
 	if options.Replace == "" {
 		var err error
-		if version, err = released(); err != nil {
-			return err
-		}
+		version, err = released()
+		w.fail(err)
 	}
 	text := fmt.Sprintf("module %s\n\ngo 1.26.0\n\ntool (\n\t%[2]s/cmd/kit\n\t%[2]s/test/controlplane/local\n)\n\nrequire %[2]s %[3]s\n", options.Module, library, version)
 	if options.Replace != "" {
 		replace, err := filepath.Abs(options.Replace)
-		if err != nil {
-			return err
-		}
-		goMod, err := os.ReadFile(filepath.Join(replace, "go.mod"))
-		if err != nil || !strings.HasPrefix(string(goMod), "module "+library+"\n") {
-			return fmt.Errorf("%s is not a checkout of %s: name the directory of its go.mod by --replace", replace, library)
+		w.fail(err)
+		goMod, _ := os.ReadFile(filepath.Join(replace, "go.mod"))
+		if !strings.HasPrefix(string(goMod), "module "+library+"\n") {
+			w.failf("%s is not a checkout of %s: name the directory of its go.mod by --replace", replace, library)
 		}
 		text += fmt.Sprintf("\nreplace %s => %s\n", library, replace)
 		// "go mod tidy" removes the unneeded checksums, and looks up none of these.
-		goSum, err := os.ReadFile(filepath.Join(replace, "go.sum"))
-		if err != nil {
-			return err
-		}
-		if err := w.create("go.sum", goSum); err != nil {
-			return err
-		}
+		goSum, _ := os.ReadFile(filepath.Join(replace, "go.sum"))
+		w.create("go.sum", goSum)
 	}
-	return w.create("go.mod", []byte(text))
+	w.create("go.mod", []byte(text))
 }
 
 // released returns the version of the library that this program is built from.

@@ -18,12 +18,9 @@ package kit
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -92,7 +89,7 @@ func (k *KindOptions) complete() error {
 
 // CreateKind writes a kind of a group: its types, declaration, validation, tests
 // and permissions.
-func CreateKind(ctx context.Context, target Target, kind KindOptions) (result *Result, err error) {
+func CreateKind(ctx context.Context, target Target, kind KindOptions) (*Result, error) {
 	if err := kind.complete(); err != nil {
 		return nil, err
 	}
@@ -100,38 +97,21 @@ func CreateKind(ctx context.Context, target Target, kind KindOptions) (result *R
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = m.takeBack(err) }()
-	if err := m.readNamespace(); err != nil {
-		return nil, err
-	}
+	m.readNamespace()
 	m.Kind = kind
 	if kind.NoProtobuf && len(m.messages) > 0 {
-		return nil, fmt.Errorf("the group %s has protobuf messages, as its first kind: leave out --protobuf=false", m.Group.Name)
+		m.failf("the group %s has protobuf messages, as its first kind: leave out --protobuf=false", m.Group.Name)
 	}
 	m.Protobuf = m.Protobuf && !kind.NoProtobuf
-	if err := m.checkTypesOf(kind); err != nil {
-		return nil, err
-	}
-	if err := m.checkVersionsOf(kind); err != nil {
-		return nil, err
-	}
-	if err := m.renderOnce("group", &m.data); err != nil {
-		return nil, err
-	}
-	if err := m.renderTypes("kind"); err != nil {
-		return nil, err
-	}
-	if err := m.render("roles", &m.data); err != nil {
-		return nil, err
-	}
+	m.checkTypesOf(kind)
+	m.checkVersionsOf(kind)
+	m.renderOnce("group", &m.data)
+	m.renderTypes("kind")
+	m.render("roles", &m.data)
 	for _, version := range kind.Versions {
-		if err := m.writeVersion(version, func() error { return m.renderTypes("types") }); err != nil {
-			return nil, err
-		}
+		m.writeVersion(version, func() { m.renderTypes("types") })
 	}
-	if err := m.addToLists(); err != nil {
-		return nil, err
-	}
+	m.addToLists()
 	if m.changed() {
 		m.Todo = append(m.Todo,
 			fmt.Sprintf("Say what %s is, in pkg/apis/%s/%s_types.go and in each version; then: make generate", kind.Name.AWords(), m.Group.Package, kind.Name.File()),
@@ -139,153 +119,104 @@ func CreateKind(ctx context.Context, target Target, kind KindOptions) (result *R
 			fmt.Sprintf("Choose the columns of kubectl get in pkg/registry/%s/%s.go", m.Group.Package, kind.Name.File()),
 			fmt.Sprintf("Describe an object in artifacts/examples/%s%s.yaml, which the tests create", m.Prefix(), kind.Name.File()))
 	}
-	return &m.Result, nil
+	return m.finish()
 }
 
-// checkVersionsOf returns an error for a kind that exists in other versions, or with other capitals. A new version has
+// checkVersionsOf refuses a kind that exists in other versions, or with other capitals. A new version has
 // to have the kind's fields, not those of the templates.
-func (m *module) checkVersionsOf(kind KindOptions) error {
-	types := m.apis + "/" + m.Group.Package + "/" + kind.Name.File() + "_types.go"
-	if declared, err := m.declares(path.Dir(types), string(kind.Name)); err != nil || !declared && m.exists(types) {
-		return cmp.Or(err, fmt.Errorf("the kind can't be called %s: its types would be in %s, which has others", kind.Name, types))
-	}
-	has, err := m.versionsWith(kind.Name)
-	if err != nil {
-		return err
+func (m *module) checkVersionsOf(kind KindOptions) {
+	types := m.internal() + "/" + kind.Name.File() + "_types.go"
+	if !m.declares(m.internal(), string(kind.Name)) && m.exists(types) {
+		m.failf("the kind can't be called %s: its types would be in %s, which has others", kind.Name, types)
 	}
 	// CreateKind lists the kind last. If it is not listed, an interrupted command is repeated.
-	listed, err := os.ReadFile(m.file("pkg/registry/" + m.Group.Package + "/kinds.go"))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !bytes.Contains(listed, []byte(kind.Name+"()")) {
-		return nil
+	if !bytes.Contains(m.read("pkg/registry/"+m.Group.Package+"/kinds.go"), []byte(kind.Name+"()")) {
+		return
 	}
+	has := m.versionsWith(kind.Name)
 	for _, version := range kind.Versions {
 		if len(has) > 0 && !slices.Contains(has, version) {
-			return fmt.Errorf("%s exists already, in %s: add a version by \"kit create version %s --kind %[1]s\"", kind.Name, strings.Join(has, ", "), version)
+			m.failf("%s exists already, in %s: add a version by \"kit create version %s --kind %[1]s\"", kind.Name, strings.Join(has, ", "), version)
 		}
 	}
-	return nil
 }
 
-// checkTypesOf returns an error if other types have the name of the kind, or of one of its further
+// checkTypesOf refuses a kind if other types have its name, or the name of one of its further
 // types.
-func (m *module) checkTypesOf(kind KindOptions) error {
-	internal := m.apis + "/" + m.Group.Package
-	file, err := m.fileOfType(internal, string(kind.Name))
-	if err != nil {
-		return err
-	}
-	if file != "" {
-		isKind, err := m.hasField(internal, string(kind.Name), "ObjectMeta")
-		if err != nil || isKind {
-			return err
+func (m *module) checkTypesOf(kind KindOptions) {
+	if file := m.fileOfType(m.internal(), string(kind.Name)); file != "" {
+		if !m.hasField(m.internal(), string(kind.Name), "ObjectMeta") {
+			m.failf("the kind can't be called %s: %s has a type of that name without metadata, so it is part of another kind", kind.Name, file)
 		}
-		return fmt.Errorf("the kind can't be called %s: %s has a type of that name without metadata, so it is part of another kind", kind.Name, file)
+		return
 	}
 	for _, part := range []string{"Spec", "Status", "List"} {
 		name := string(kind.Name) + part
-		if file, err := m.fileOfType(internal, name); err != nil || file != "" {
-			return cmp.Or(err, fmt.Errorf("the kind can't be called %s: its type %s would have the name of one in %s", kind.Name, name, file))
+		if file := m.fileOfType(m.internal(), name); file != "" {
+			m.failf("the kind can't be called %s: its type %s would have the name of one in %s", kind.Name, name, file)
 		}
 	}
-	return nil
 }
 
 // versionsWith returns the versions of the group that have a kind, the preferred one first.
-func (m *module) versionsWith(kind Name) (versions []string, err error) {
+func (m *module) versionsWith(kind Name) (versions []string) {
 	for _, version := range m.served {
-		dir, _ := m.versionPackage(version)
-		declared, err := m.declares(dir, string(kind))
-		if err != nil {
-			return nil, err
-		}
-		if declared {
+		if dir, _ := m.versionPackage(version); m.declares(dir, string(kind)) {
 			versions = append(versions, version)
 		}
 	}
-	return versions, nil
-}
-
-// declares reports whether a package declares a type.
-func (m *module) declares(dir, name string) (bool, error) {
-	file, err := m.fileOfType(dir, name)
-	return file != "", err
+	return versions
 }
 
 // renderTypes writes a directory of templates with types of the kind. It skips those that another
 // file of the package has.
-func (m *module) renderTypes(dir string) error {
-	return m.renderFiles(dir, &m.data, func(name string, text []byte) error {
-		if strings.HasSuffix(name, "_types.go") {
-			if declared, err := m.declares(path.Dir(name), string(m.Kind.Name)); err != nil || declared && !m.exists(name) {
-				return err
-			}
+func (m *module) renderTypes(dir string) {
+	m.renderFiles(dir, &m.data, func(name string, text []byte) {
+		if !strings.HasSuffix(name, "_types.go") || m.exists(name) || !m.declares(path.Dir(name), string(m.Kind.Name)) {
+			m.create(name, text)
 		}
-		return m.create(name, text)
 	})
 }
 
 // writeVersion writes the package of a version, with types, and adds it to the lists.
-func (m *module) writeVersion(version string, types func() error) error {
+func (m *module) writeVersion(version string, types func()) {
 	m.Version = version
 	defer func() { m.Version = "" }()
 	dir, alias := m.versionPackage(version)
-	if err := m.renderOnce("version", &m.data); err != nil {
-		return err
+	m.renderOnce("version", &m.data)
+	types()
+	isLess := func(element string) bool {
+		other, found := strings.CutPrefix(strings.TrimSuffix(element, ".SchemeGroupVersion"), m.Group.Package)
+		return found && versionName.MatchString(other) && compareVersions(version, other) < 0
 	}
-	if err := types(); err != nil {
-		return err
-	}
-	install := m.apis + "/" + m.Group.Package + "/install/install.go"
-	less := func(suffix string) func(string) bool {
-		return func(element string) bool {
-			other, found := strings.CutPrefix(strings.TrimSuffix(element, suffix), m.Group.Package)
-			return found && versionName.MatchString(other) && compareVersions(version, other) < 0
-		}
-	}
-	if err := m.edit(install, editGo(
-		func(s *source) error { return s.use(alias, m.packagePath(dir)) },
-		func(s *source) error { return s.add(elements("Install"), alias+".AddToScheme", nil) },
-		func(s *source) error { return s.add(elements("Install"), alias+".RegisterDefaults", nil) },
-		func(s *source) error {
-			return s.add(arguments("SetVersionPriority"), alias+".SchemeGroupVersion", less(".SchemeGroupVersion"))
-		},
-	)); err != nil {
-		return err
-	}
-	return m.addVersion()
+	m.edit(m.internal()+"/install/install.go", editGo(func(s *source) {
+		s.use(alias, m.packagePath(dir))
+		s.add(elements("Install"), alias+".AddToScheme", nil)
+		s.add(elements("Install"), alias+".RegisterDefaults", nil)
+		s.add(arguments("SetVersionPriority"), alias+".SchemeGroupVersion", isLess)
+	}))
+	m.addVersion()
 }
 
 // addToLists adds the kind to the lists of all kinds, and the group to the server.
-func (m *module) addToLists() error {
+func (m *module) addToLists() {
 	kind := string(m.Kind.Name)
-	if err := m.edit(m.apis+"/"+m.Group.Package+"/register.go", editGo(
-		func(s *source) error { return s.add(arguments("AddKnownTypes"), "&"+kind+"{}", nil) },
-		func(s *source) error { return s.add(arguments("AddKnownTypes"), "&"+kind+"List{}", nil) },
-	)); err != nil {
-		return err
-	}
+	m.edit(m.internal()+"/register.go", editGo(func(s *source) {
+		s.add(arguments("AddKnownTypes"), "&"+kind+"{}", nil)
+		s.add(arguments("AddKnownTypes"), "&"+kind+"List{}", nil)
+	}))
 	if m.Imported == nil {
-		if err := m.edit(m.apis+"/"+m.Group.Package+"/fuzzer/fuzzer.go", editGo(
-			func(s *source) error { return s.add(elements("Funcs"), m.Kind.Name.Lower()+"Spec", nil) },
-		)); err != nil {
-			return err
-		}
+		m.edit(m.internal()+"/fuzzer/fuzzer.go", editGo(func(s *source) { s.add(elements("Funcs"), m.Kind.Name.Lower()+"Spec", nil) }))
 	}
-	if err := m.edit("cmd/apiserver/main.go", editGo(
-		func(s *source) error { return s.use("", m.packagePath("pkg/groups/"+m.Group.Package)) },
-		func(s *source) error { return s.add(arguments("NewCommand"), m.Group.Package+".Group()", nil) },
-	)); err != nil {
-		return err
-	}
-	return m.listKind()
+	m.edit("cmd/apiserver/main.go", editGo(func(s *source) {
+		s.use("", m.packagePath("pkg/groups/"+m.Group.Package))
+		s.add(arguments("NewCommand"), m.Group.Package+".Group()", nil)
+	}))
+	m.listKind()
 }
 
 // listKind adds the kind to those of the group, and its roles to the manifests.
-func (m *module) listKind() error {
-	if err := m.edit("pkg/registry/"+m.Group.Package+"/kinds.go", editGo(
-		func(s *source) error { return s.add(elements("Kinds"), string(m.Kind.Name)+"()", nil) },
-	)); err != nil {
-		return err
-	}
-	return m.wireRole()
+func (m *module) listKind() {
+	m.edit("pkg/registry/"+m.Group.Package+"/kinds.go", editGo(func(s *source) { s.add(elements("Kinds"), string(m.Kind.Name)+"()", nil) }))
+	m.wireRole()
 }

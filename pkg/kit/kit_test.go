@@ -155,17 +155,6 @@ func TestWorkspace(t *testing.T) {
 	require.EqualError(t, err, "the workspace "+workspace+"/go.work does not have the module example.com/bakery: run \"go work use "+dir+"\", or set GOWORK=off")
 }
 
-// Types in a file of another name belong to the kind, too.
-func TestTypesElsewhere(t *testing.T) {
-	dir := newModule(t)
-	write(t, dir, "pkg/apis/bakery/types.go", "package bakery\n\ntype Bread struct{ metav1.ObjectMeta }\n")
-	write(t, dir, "pkg/apis/bakery/v1alpha1/types.go", "package v1alpha1\n\ntype Bread struct{}\n")
-	create(t, dir, bread())
-	require.NoFileExists(t, dir+"/pkg/apis/bakery/bread_types.go")
-	require.NoFileExists(t, dir+"/pkg/apis/bakery/v1alpha1/bread_types.go")
-	require.FileExists(t, dir+"/pkg/registry/bakery/bread.go")
-}
-
 // Generators guess plurals, not always like a person.
 func TestPlurals(t *testing.T) {
 	dir := newModule(t)
@@ -174,13 +163,6 @@ func TestPlurals(t *testing.T) {
 		require.Contains(t, read(t, dir, "pkg/apis/bakery/v1/"+kind.File()+"_types.go"), "// +resourceName="+plural+"\n")
 		require.Regexp(t, `Resource: +"`+plural+`"`, read(t, dir, "pkg/registry/bakery/"+kind.File()+".go"))
 	}
-}
-
-// Clients are the only code that can't have some kinds.
-func TestKeywordWithoutClients(t *testing.T) {
-	dir := newModule(t)
-	create(t, dir, kit.KindOptions{Name: "Import", Versions: []string{"v1"}, NoClients: true})
-	require.Contains(t, read(t, dir, "pkg/apis/bakery/validation/import.go"), "func ValidateImport(importObject *bakery.Import)")
 }
 
 // Roles of kinds are beside those of the server.
@@ -202,24 +184,6 @@ func TestRolesOfKinds(t *testing.T) {
 		require.Contains(t, read(t, dir, "artifacts/deploy/base/"+file+".yaml"), want)
 		require.Contains(t, read(t, dir, "artifacts/deploy/base/kustomization.yaml"), "  - "+file+".yaml\n")
 	}
-}
-
-// The first kind of a group decides whether there are protobuf messages.
-func TestNoProtobuf(t *testing.T) {
-	dir := newModule(t)
-	create(t, dir, kit.KindOptions{Name: "Oven", Versions: []string{"v1"}, NoProtobuf: true})
-	create(t, dir, bread())
-	for _, version := range []string{"v1", "v1alpha1"} {
-		require.NotContains(t, read(t, dir, "pkg/apis/bakery/"+version+"/doc.go"), "protobuf")
-	}
-}
-
-// With this flag, Go reads go.mod.
-func TestVendorIsNotRead(t *testing.T) {
-	dir := newModule(t)
-	write(t, dir, "vendor/modules.txt", "")
-	t.Setenv("GOFLAGS", "-mod=mod")
-	create(t, dir, bread())
 }
 
 func TestErrorsNameTheFix(t *testing.T) {

@@ -18,10 +18,7 @@ package kit
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -39,12 +36,8 @@ const (
 
 // manifests writes those of this repository's own server, with the names of another. Manifests
 // of versions and kinds are added with these.
-func (*writer) manifests(d *data, write func(name string, text []byte) error) error {
-	header, err := ownHeader()
-	if err != nil {
-		return err
-	}
-	return fs.WalkDir(artifacts.Deploy, "deploy", func(file string, entry fs.DirEntry, err error) error {
+func (w *writer) manifests(d *data, write func(name string, text []byte)) {
+	w.fail(fs.WalkDir(artifacts.Deploy, "deploy", func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -60,12 +53,13 @@ func (*writer) manifests(d *data, write func(name string, text []byte) error) er
 		if err != nil {
 			return err
 		}
-		adapted := d.rename(withoutLeftOut(name, strings.TrimPrefix(string(text), header)))
+		adapted := d.rename(withoutLeftOut(name, strings.TrimPrefix(string(text), ownHeader())))
 		if !strings.HasSuffix(name, ".json") {
 			adapted = d.HashHeader + adapted
 		}
-		return write(d.rename("artifacts/deploy/"+name), []byte(adapted))
-	})
+		write(d.rename("artifacts/deploy/"+name), []byte(adapted))
+		return nil
+	}))
 }
 
 // withoutLeftOut returns a kustomization without the files that are left out.
@@ -79,16 +73,10 @@ func withoutLeftOut(name, text string) string {
 }
 
 // ownHeader returns the header of all manifests of this repository.
-func ownHeader() (string, error) {
-	text, err := artifacts.Deploy.ReadFile("deploy/base/namespace.yaml")
-	if err != nil {
-		return "", err
-	}
-	header, _, found := strings.Cut(string(text), "\n\n")
-	if !found {
-		return "", errors.New("the manifests have no header")
-	}
-	return header + "\n", nil
+func ownHeader() string {
+	text, _ := artifacts.Deploy.ReadFile("deploy/base/namespace.yaml")
+	header, _, _ := strings.Cut(string(text), "\n\n")
+	return header + "\n"
 }
 
 // rename replaces the names of this repository's server.
@@ -127,52 +115,32 @@ func tagOf(version string) string {
 
 // addVersion adds the APIService of a version, and lists it in the kustomization. The server
 // gets the permission to change it, to set its own certificate authority.
-func (m *module) addVersion() error {
-	if err := m.renderOnce("apiservices", &m.data); err != nil {
-		return err
-	}
-	text, err := templates.ReadFile("templates/apiservice.yaml.tmpl")
-	if err != nil {
-		return err
-	}
-	document, err := execute("apiservice.yaml", string(text), &m.data)
-	if err != nil {
-		return err
-	}
+func (m *module) addVersion() {
+	m.renderOnce("apiservices", &m.data)
 	apiService := m.Version + "." + m.Group.Name
-	if err := m.edit(base+"apiservices.yaml", func(text []byte) ([]byte, error) {
-		switch {
-		case bytes.Contains(text, []byte("name: "+apiService+"\n")):
-			return text, nil
-		case bytes.Contains(text, []byte("apiVersion:")):
-			return slices.Concat(bytes.TrimRight(text, "\n"), []byte("\n---\n"), document), nil
-		default:
-			return slices.Concat(text, document), nil
-		}
-	}); err != nil {
-		return err
-	}
-	if err := m.edit(base+"rbac-apiservices.yaml", addLine("resourceNames", apiService)); err != nil {
-		return err
-	}
+	m.renderFiles("apiservice", &m.data, func(name string, document []byte) {
+		m.edit(name, func(text []byte) ([]byte, error) {
+			switch {
+			case bytes.Contains(text, []byte("name: "+apiService+"\n")):
+				return text, nil
+			case bytes.Contains(text, []byte("apiVersion:")):
+				return slices.Concat(bytes.TrimRight(text, "\n"), []byte("\n---\n"), document), nil
+			default:
+				return slices.Concat(text, document), nil
+			}
+		})
+	})
+	m.edit(base+"rbac-apiservices.yaml", addLine("resourceNames", apiService))
 	for _, resource := range []string{"rbac-apiservices.yaml", "apiservices.yaml"} {
-		if err := m.edit(base+"kustomization.yaml", addLine("resources", resource)); err != nil {
-			return err
-		}
+		m.edit(base+"kustomization.yaml", addLine("resources", resource))
 	}
-	return nil
 }
 
 // readNamespace reads the server's namespace from the manifests.
-func (m *module) readNamespace() error {
-	text, err := os.ReadFile(m.file(base + "namespace.yaml"))
-	if err != nil {
-		return fmt.Errorf("the manifests do not say where the server is installed: %w", err)
-	}
-	_, rest, _ := strings.Cut(string(text), "\nmetadata:\n  name: ")
+func (m *module) readNamespace() {
+	_, rest, _ := strings.Cut(string(m.read(base+"namespace.yaml")), "\nmetadata:\n  name: ")
 	m.Namespace, _, _ = strings.Cut(rest, "\n")
 	if m.Namespace == "" {
-		return fmt.Errorf("%snamespace.yaml has no namespace", base)
+		m.failf("%snamespace.yaml does not say in which namespace the server is installed", base)
 	}
-	return nil
 }

@@ -20,7 +20,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -132,25 +131,21 @@ type module struct {
 // open opens the module for a group.
 func open(ctx context.Context, target Target) (*module, error) {
 	m, err := openModule(ctx, target.Dir)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		m.choose(target.Group)
+		err = m.err
 	}
-	if err := m.choose(target.Group); err != nil {
-		return nil, err
-	}
-	return m, nil
+	return m, err
 }
 
 // openServer opens the module for the group that the server is named after.
 func openServer(ctx context.Context, dir string) (*module, error) {
 	m, err := openModule(ctx, dir)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		m.choose(m.Server.Name)
+		err = m.err
 	}
-	if err := m.choose(m.Server.Name); err != nil {
-		return nil, err
-	}
-	return m, nil
+	return m, err
 }
 
 // openModule reads the module in a directory.
@@ -175,67 +170,43 @@ func openModule(ctx context.Context, dir string) (*module, error) {
 	if err := m.checkWorkspace(ctx, m.Module); err != nil {
 		return nil, err
 	}
-	if err := m.readHeader(); err != nil {
-		return nil, err
+	m.setHeader(string(m.read("hack/boilerplate.go.txt")))
+	if m.Groups = m.findGroups(); len(m.Groups) == 0 {
+		m.failf("%s has no API group: run \"kit init\" there, or write pkg/apis/<group>/doc.go with the comment // +groupName=<name>", dir)
 	}
-	if m.Groups, err = m.findGroups(); err != nil {
-		return nil, err
-	}
-	if len(m.Groups) == 0 {
-		return nil, fmt.Errorf("%s has no API group: run \"kit init\" there, or write pkg/apis/<group>/doc.go with the comment // +groupName=<name>", dir)
-	}
-	if m.Server, err = m.findServer(m.Groups); err != nil {
-		return nil, err
-	}
-	return m, nil
+	m.Server = m.findServer(m.Groups)
+	return m, m.err
 }
 
 // choose selects one of the module's groups.
-func (m *module) choose(group string) error {
+func (m *module) choose(group string) {
 	found := slices.IndexFunc(m.Groups, func(g apiGroup) bool { return g.Name == group || g.Package == group })
 	switch {
 	case found >= 0:
 		m.Group = m.Groups[found]
 	case group != "":
 		if err := checkGroup(group); err != nil && strings.Contains(group, ".") {
-			return err
+			m.fail(err)
 		}
-		return fmt.Errorf("the module has no group %s, but %s: create it by \"kit create group\"", group, groupNames(m.Groups))
+		m.failf("the module has no group %s, but %s: create it by \"kit create group\"", group, groupNames(m.Groups))
 	case len(m.Groups) > 1:
-		return fmt.Errorf("the module has the groups %s: say by --group which one is meant", groupNames(m.Groups))
+		m.failf("the module has the groups %s: say by --group which one is meant", groupNames(m.Groups))
 	default:
 		m.Group = m.Groups[0]
 	}
-	apis, err := codegen.Find(os.DirFS(m.dir))
-	if err != nil {
-		return err
-	}
 	m.served, m.messages = nil, nil
-	for _, api := range apis {
-		for _, group := range api.Groups {
-			if api.Dir == m.apis && group.Name == m.Group.Package {
-				for _, version := range group.Versions {
-					m.served = append(m.served, version.Name)
-					if version.Protobuf {
-						m.messages = append(m.messages, version.Name)
-					}
+	for _, group := range m.findAPIs() {
+		if group.Name == m.Group.Package {
+			for _, version := range group.Versions {
+				m.served = append(m.served, version.Name)
+				if version.Protobuf {
+					m.messages = append(m.messages, version.Name)
 				}
 			}
 		}
 	}
 	// All versions of a group have messages, or none.
 	m.Protobuf = len(m.messages) == len(m.served)
-	return nil
-}
-
-// readHeader reads the header of generated code from hack/boilerplate.go.txt.
-func (m *module) readHeader() error {
-	text, err := os.ReadFile(m.file("hack/boilerplate.go.txt"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	m.setHeader(string(text))
-	return nil
 }
 
 func (d *data) setHeader(text string) {
@@ -256,6 +227,9 @@ func (d *data) setHeader(text string) {
 	d.HashHeader = strings.Join(lines, "\n") + "\n"
 }
 
+// internal returns the directory of the internal types.
+func (m *module) internal() string { return m.apis + "/" + m.Group.Package }
+
 func (m *module) packagePath(dir string) string { return m.Module + "/" + dir }
 
 // versionPackage returns the directory of a version, and its alias in Go files.
@@ -266,7 +240,7 @@ func (m *module) versionPackage(version string) (dir, alias string) {
 // goCommand returns the output of a go command.
 func (w *writer) goCommand(ctx context.Context, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, "go", args...)
-	command.Dir = w.dir
+	command.Dir = w.Dir
 	var output, complaint bytes.Buffer
 	command.Stdout, command.Stderr = &output, &complaint
 	if err := command.Run(); err != nil {
@@ -285,5 +259,5 @@ func (w *writer) checkWorkspace(ctx context.Context, module string) error {
 	if err != nil || slices.Contains(strings.Fields(modules), module) {
 		return err
 	}
-	return fmt.Errorf("the workspace %s does not have the module %s: run \"go work use %s\", or set GOWORK=off", file, module, w.dir)
+	return fmt.Errorf("the workspace %s does not have the module %s: run \"go work use %s\", or set GOWORK=off", file, module, w.Dir)
 }

@@ -19,8 +19,8 @@ package kit
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 )
@@ -42,9 +42,9 @@ type PartOptions struct {
 // part is a type of parts.
 type part struct {
 	// wire adds the part to lists.
-	wire func(*module) error
-	// check returns an error if a kind can't have the part.
-	check func(*module) error
+	wire func(*module)
+	// check refuses the part for kinds that can't have it.
+	check func(*module)
 	// types is the suffix of the part's types, and versioned is true if it has any.
 	types     string
 	versioned bool
@@ -83,7 +83,7 @@ func parts() map[string]part {
 
 // CreatePart writes an action, a stream, a review, an admission plugin, a controller or a
 // webhook of a group.
-func CreatePart(ctx context.Context, target Target, options PartOptions) (result *Result, err error) {
+func CreatePart(ctx context.Context, target Target, options PartOptions) (*Result, error) {
 	part, known := parts()[options.Type]
 	if !known {
 		return nil, fmt.Errorf("the kit writes no %s", options.Type)
@@ -98,146 +98,161 @@ func CreatePart(ctx context.Context, target Target, options PartOptions) (result
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = m.takeBack(err) }()
 	m.Part = options.Name
 	m.lists = []string{"pkg/webhook/" + m.Group.Package + "/webhooks.go"}
-	if err := m.readKind(options); err != nil {
-		return nil, err
+	m.readKind(options)
+	if m.err != nil {
+		return nil, m.err
 	}
 	if part.check != nil {
-		if err := part.check(m); err != nil {
-			return nil, err
-		}
+		part.check(m)
 	}
 	if part.versioned {
-		if err := m.writePartTypes(options.Type, part); err != nil {
-			return nil, err
-		}
+		m.writePartTypes(options.Type, part)
 	}
-	if err := m.render(options.Type, &m.data); err != nil {
-		return nil, err
-	}
+	m.render(options.Type, &m.data)
 	if m.exists("test/e2e/" + m.Prefix() + m.Part.File() + "_test.go") {
-		if err := m.renderOnce("e2e", &m.data); err != nil {
-			return nil, err
-		}
+		m.renderOnce("e2e", &m.data)
 	}
-	if err := part.wire(m); err != nil {
-		return nil, err
-	}
+	part.wire(m)
 	if m.changed() {
 		m.Todo = append(m.Todo, fmt.Sprintf(part.todo, m.Group.Package, m.Part.File()))
 	}
-	return &m.Result, nil
+	return m.finish()
 }
 
 // writePartTypes writes the types of the part in each version of the kind, and the
 // internal type, which it also lists.
-func (m *module) writePartTypes(kind string, part part) error {
+func (m *module) writePartTypes(kind string, part part) {
 	name := string(m.Part)
 	if part.types != "" {
 		name = string(m.Kind.Name+m.Part) + part.types
 	}
-	internal := m.apis + "/" + m.Group.Package
-	if declared, err := m.declares(internal, name); err != nil {
-		return err
-	} else if file := internal + "/" + m.Part.File() + "_types.go"; declared && !m.exists(file) {
-		return fmt.Errorf("%s has a type %s already, which is not in %s: choose another name", internal, name, file)
+	if file := m.internal() + "/" + m.Part.File() + "_types.go"; !m.exists(file) && m.declares(m.internal(), name) {
+		m.failf("%s has a type %s already, which is not in %s: choose another name", m.internal(), name, file)
 	}
 	for _, version := range m.Kind.Versions {
 		m.Version = version
-		if err := m.renderOnce("version", &m.data); err != nil {
-			return err
-		}
-		if err := m.render(kind+"-types", &m.data); err != nil {
-			return err
-		}
+		m.renderOnce("version", &m.data)
+		m.render(kind+"-types", &m.data)
 	}
 	m.Version = ""
-	return m.edit(internal+"/register.go", editGo(
-		func(s *source) error { return s.add(arguments("AddKnownTypes"), "&"+name+"{}", nil) },
-	))
+	m.edit(m.internal()+"/register.go", editGo(func(s *source) { s.add(arguments("AddKnownTypes"), "&"+name+"{}", nil) }))
 }
 
 // readKind reads the kind that a part belongs to.
-func (m *module) readKind(options PartOptions) error {
+func (m *module) readKind(options PartOptions) {
 	if options.Type == "review" {
-		if len(m.served) == 0 {
-			return errors.New("the group has no version yet: create a kind first, by \"kit create kind\"")
-		}
-		m.Kind = KindOptions{Name: options.Name, Namespaced: options.Namespaced, Versions: options.Versions}
-		if len(m.Kind.Versions) == 0 {
-			// An existing review stays in its versions.
-			if err := m.findVersions(); err != nil {
-				m.Kind.Versions = m.served[:1]
-			}
-		}
-		if unknown := slices.IndexFunc(m.Kind.Versions, func(v string) bool { return !slices.Contains(m.served, v) }); unknown >= 0 {
-			return fmt.Errorf("the group has no version %s, but %s", m.Kind.Versions[unknown], strings.Join(m.served, ", "))
-		}
-		return m.Kind.complete()
+		m.readReview(options)
+		return
 	}
 	m.Kind.Name = options.Kind
 	if options.Type == "webhook" {
 		m.Kind.Name = options.Name
 	}
-	if err := m.findVersions(); err != nil {
-		return err
+	if m.Kind.Versions = m.versionsWith(m.Kind.Name); len(m.Kind.Versions) == 0 {
+		m.failf("there is no kind %s: create it by \"kit create kind %[1]s --versions v1\"", m.Kind.Name)
+		return
 	}
-	var namespaced string
-	for key, value := range map[string]*string{"Resource": &m.Kind.Resource, "Namespaced": &namespaced} {
-		var err error
-		if *value, err = m.declared(key); err != nil {
-			return err
-		}
-	}
-	m.Kind.Namespaced = namespaced == "true"
-	m.Kind.Resource = cmp.Or(strings.Trim(m.Kind.Resource, `"`), m.Kind.Name.Plural())
-	internal := m.apis + "/" + m.Group.Package
-	for _, field := range []struct {
-		of   Name
-		name string
-		has  *bool
-	}{
-		{m.Kind.Name, "Status", &m.Kind.Status},
-		{m.Kind.Name + "Status", "Conditions", &m.Conditions},
-		{m.Kind.Name + "Status", "ObservedGeneration", &m.ObservedGeneration},
-		{m.Kind.Name + "Spec", "Description", &m.Described},
-	} {
-		var err error
-		if *field.has, err = m.hasField(internal, string(field.of), field.name); err != nil {
-			return err
-		}
-	}
-	return nil
+	m.Kind.Namespaced = textOf(m.declared("Namespaced")) == "true"
+	m.Kind.Resource = cmp.Or(textOf(m.declared("Resource")), m.Kind.Name.Plural())
+	m.Kind.Status = m.hasField(m.internal(), string(m.Kind.Name), "Status")
+	m.Conditions = m.hasField(m.internal(), string(m.Kind.Name+"Status"), "Conditions")
+	m.ObservedGeneration = m.hasField(m.internal(), string(m.Kind.Name+"Status"), "ObservedGeneration")
+	m.Described = m.hasField(m.internal(), string(m.Kind.Name+"Spec"), "Description")
 }
 
-// findVersions finds the versions that have the kind.
-func (m *module) findVersions() error {
-	var err error
-	if m.Kind.Versions, err = m.versionsWith(m.Kind.Name); err != nil {
-		return err
+// readReview returns the kind of a review, which may not exist yet.
+func (m *module) readReview(options PartOptions) {
+	if len(m.served) == 0 {
+		m.failf("the group has no version yet: create a kind first, by \"kit create kind\"")
+		return
+	}
+	m.Kind = KindOptions{Name: options.Name, Namespaced: options.Namespaced, Versions: options.Versions}
+	if len(m.Kind.Versions) == 0 {
+		// An existing review stays in its versions.
+		m.Kind.Versions = m.versionsWith(options.Name)
 	}
 	if len(m.Kind.Versions) == 0 {
-		return fmt.Errorf("there is no kind %s: create it by \"kit create kind %[1]s --versions v1\"", m.Kind.Name)
+		m.Kind.Versions = m.served[:1]
 	}
-	return nil
+	if unknown := slices.IndexFunc(m.Kind.Versions, func(v string) bool { return !slices.Contains(m.served, v) }); unknown >= 0 {
+		m.failf("the group has no version %s, but %s", m.Kind.Versions[unknown], strings.Join(m.served, ", "))
+	}
+	m.fail(m.Kind.complete())
 }
 
-func (m *module) checkPackage() error {
+func (m *module) checkPackage() {
 	if m.Part.File() == m.Group.Package || checkName(m.Part.File()) != nil {
-		return fmt.Errorf("the name %s means something else in the code: choose another", m.Part)
+		m.failf("the name %s means something else in the code: choose another", m.Part)
 	}
-	return nil
 }
 
-func (m *module) checkController() error {
+func (m *module) checkController() {
 	if !m.Conditions {
-		return fmt.Errorf("the kind %s has no conditions in its status, which a controller would write: add them, as \"kit create kind --status\" does", m.Kind.Name)
+		m.failf("the kind %s has no conditions in its status, which a controller would write: add them, as \"kit create kind --status\" does", m.Kind.Name)
 	}
-	dir, _ := m.versionPackage(m.Kind.Preferred())
-	if tagged, err := m.tagged(dir, string(m.Kind.Name), "genclient"); err != nil || !tagged {
-		return cmp.Or(err, fmt.Errorf("the kind %s has no Go clients: add the tag +genclient to its type in %s, and run \"kit generate\"", m.Kind.Name, dir))
+	if dir, _ := m.versionPackage(m.Kind.Preferred()); !m.tagged(dir, string(m.Kind.Name), "genclient") {
+		m.failf("the kind %s has no Go clients: add the tag +genclient to its type in %s, and run \"kit generate\"", m.Kind.Name, dir)
 	}
-	return m.checkPackage()
+	m.checkPackage()
+}
+
+// wireSubresource adds the part to the kind's subresources, and its role to the manifests.
+func (m *module) wireSubresource() {
+	field := fmt.Sprintf("map[string]registry.Subresource[*%s.%s]", m.Group.Package, m.Kind.Name)
+	element := fmt.Sprintf("%q: %s()", m.Part.File(), m.Part.Var(m.Group.Package))
+	m.edit(m.fileWith("pkg/registry/"+m.Group.Package, string(m.Kind.Name)), editGo(func(s *source) {
+		s.addToField(string(m.Kind.Name), "Subresources", field, element)
+	}))
+	m.wireRole()
+}
+
+func (m *module) wireRole() {
+	m.edit(base+"kustomization.yaml", addLine("resources", m.Roles()+".yaml"))
+}
+
+// wireAction also adds a method to the clients of the kind.
+func (m *module) wireAction() {
+	tag := fmt.Sprintf("+genclient:method=%s,verb=create,subresource=%s,input=%[1]s,result=%[1]s", m.Part, m.Part.File())
+	for _, version := range m.Kind.Versions {
+		if dir, _ := m.versionPackage(version); m.tagged(dir, string(m.Kind.Name), "genclient") {
+			m.edit(m.fileOfType(dir, string(m.Kind.Name)), editGo(func(s *source) { s.addTag(string(m.Kind.Name), tag) }))
+		}
+	}
+	m.wireSubresource()
+}
+
+func (m *module) wirePlugin() {
+	m.edit(m.fileWith("pkg/groups/"+m.Group.Package, "Group"), editGo(func(s *source) {
+		s.use("", library+"/pkg/admission")
+		s.use("", m.packagePath(path.Join("pkg/admission/plugin", m.Group.Package, m.Part.File())))
+		s.addToField("Group", "Admission", "[]admission.Plugin", m.Part.File()+".Plugin()")
+	}))
+}
+
+// wireController adds the controller to the group's Runtime, which the first controller
+// creates.
+func (m *module) wireController() {
+	m.Version = m.Kind.Preferred()
+	m.renderOnce("clients", &m.data)
+	dir := "pkg/groups/" + m.Group.Package
+	file := m.fileWith(dir, "Group")
+	runtime := textOf(m.fieldOf(dir, "Group", "Runtime"))
+	if runtime == "" {
+		runtime = "connect"
+		m.renderOnce("runtime", &m.data)
+		m.edit(file, editGo(func(s *source) { s.add(elements("Group"), "Runtime: connect", nil) }))
+	}
+	m.edit(m.fileWith(dir, runtime), editGo(func(s *source) {
+		s.use("", m.packagePath(path.Join("pkg/controller", m.Group.Package, m.Part.File())))
+		s.addToField(runtime, "Controllers", "[]registry.Controller", m.Part.File()+".New(client, informers)")
+	}))
+}
+
+func (m *module) wireWebhook() {
+	m.render("webhook-kind", &m.data)
+	m.edit("pkg/webhook/"+m.Group.Package+"/webhooks.go", editGo(func(s *source) {
+		s.add(elements("validateObject"), "validate"+string(m.Kind.Name), nil)
+	}))
 }

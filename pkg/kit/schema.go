@@ -59,7 +59,6 @@ type goField struct {
 
 // goType is a type in Go.
 type goType struct {
-	// text is the type of a single value.
 	text string
 	// list or dictionary is true if there are several values of the type element.
 	list, dictionary bool
@@ -67,15 +66,14 @@ type goType struct {
 	fields           *goStruct
 }
 
-func (t *goType) String() string {
-	switch {
-	case t.text != "":
-		return t.text
-	case t.list:
-		return "[]" + t.element.String()
-	default:
-		return "map[string]" + t.element.String()
-	}
+func (t *goType) String() string { return t.text }
+
+func listOf(element *goType) *goType {
+	return &goType{text: "[]" + element.text, list: true, element: element}
+}
+
+func dictionaryOf(element *goType) *goType {
+	return &goType{text: "map[string]" + element.text, dictionary: true, element: element}
 }
 
 // unwritable returns the parts of a schema that Go types can't have. These are names that are no identifiers,
@@ -302,15 +300,15 @@ func (r *schemaReader) typeOf(name, path string, schema *apiextensionsv1.JSONSch
 	case "array":
 		switch {
 		case schema.Items == nil || schema.Items.Schema == nil:
-			return &goType{list: true, element: anything}
+			return listOf(anything)
 		case isConditions(schema):
 			r.report(path, "times become UTC in seconds, and are refused with a small t or z; an observedGeneration of 0 is dropped; a message that is missing or null is empty")
-			return &goType{list: true, element: &goType{text: "metav1.Condition"}}
+			return listOf(&goType{text: "metav1.Condition"})
 		}
-		return &goType{list: true, element: r.elementOf(singular(name), path+"[]", schema.Items.Schema)}
+		return listOf(r.elementOf(singular(name), path+"[]", schema.Items.Schema))
 	}
 	if values := schema.AdditionalProperties; values != nil && values.Schema != nil {
-		return &goType{dictionary: true, element: r.elementOf(singular(name), path+"{}", values.Schema)}
+		return dictionaryOf(r.elementOf(singular(name), path+"{}", values.Schema))
 	}
 	fields := r.structOf(name, path, schema)
 	if schema.XMapType != nil && *schema.XMapType == "atomic" {
@@ -355,4 +353,57 @@ func isConditions(schema *apiextensionsv1.JSONSchemaProps) bool {
 	return isPlain && generation.Type == "integer" && !generation.Nullable && generation.Default == nil &&
 		len(element.Properties) == 6 && len(element.Required) == 5 && slices.Contains(element.Required, "lastTransitionTime") &&
 		slices.Equal(schema.XListMapKeys, []string{"type"})
+}
+
+// selector is a field selector of an object o.
+type selector struct {
+	Name string
+	// Pointers are the pointers on the path to the field. If one of them is nil, the value is empty.
+	Pointers []string
+	// Value is an expression of the value as a string.
+	Value string
+}
+
+// selectable returns the field selectors of a kind.
+func selectable(root *goStruct, fields []apiextensionsv1.SelectableField) (made []selector, findings []string) {
+	for _, field := range fields {
+		if s, found := follow(root, strings.TrimPrefix(field.JSONPath, ".")); found {
+			made = append(made, s)
+		} else {
+			findings = append(findings, "the field selector "+field.JSONPath+": write it by hand")
+		}
+	}
+	return made, findings
+}
+
+// follow returns the selector of the field at a JSON path. It returns false if no selector can have it.
+func follow(root *goStruct, jsonPath string) (s selector, found bool) {
+	s.Name = jsonPath
+	within, value := root, "o"
+	var last *goField
+	for segment := range strings.SplitSeq(jsonPath, ".") {
+		if within == nil {
+			return s, false
+		}
+		if last = within.field(segment); last == nil {
+			return s, false
+		}
+		value += "." + last.Name
+		if last.Pointer {
+			s.Pointers = append(s.Pointers, value)
+		}
+		within = last.Type.fields
+	}
+	if last.Pointer {
+		value = "*" + value
+	}
+	switch last.Type.text {
+	case "intstr.IntOrString":
+		s.Value = strings.TrimPrefix(value, "*") + ".String()"
+	case "string":
+		s.Value = value
+	case "int32", "int64", "bool", "float64":
+		s.Value = "fmt.Sprint(" + value + ")"
+	}
+	return s, s.Value != ""
 }

@@ -17,10 +17,7 @@ limitations under the License.
 package kit_test
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -95,48 +92,6 @@ func TestRefreshFiles(t *testing.T) {
 	require.Empty(t, again.Todo)
 }
 
-// TestModuleOfAnEarlierVersion upgrades a module that the kit of commit 2341f73 has written,
-// with one changed file.
-func TestModuleOfAnEarlierVersion(t *testing.T) {
-	dir, fresh := t.TempDir(), t.TempDir()
-	extract(t, "testdata/earlier.tar.gz", dir)
-	const namespace = "artifacts/deploy/base/namespace.yaml"
-	for _, file := range []string{"go.mod", "hack/boilerplate.go.txt", "pkg/apis/bakery/doc.go", namespace} {
-		write(t, fresh, file, read(t, dir, file))
-	}
-	older := read(t, dir, sums)
-	for line := range strings.Lines(older) {
-		if strings.HasSuffix(line, "  "+namespace+"\n") {
-			write(t, fresh, sums, line) // It is replaced, too.
-		}
-	}
-	_, err := kit.RefreshFiles(t.Context(), fresh)
-	require.NoError(t, err)
-	const mine = "Makefile"
-	changed := read(t, dir, mine) + "# mine\n"
-	require.NotEqual(t, read(t, fresh, mine), read(t, dir, mine), "this version writes the same: choose another file")
-	write(t, dir, mine, changed)
-
-	result, err := kit.RefreshFiles(t.Context(), dir)
-	require.NoError(t, err)
-	require.Contains(t, result.Files, kit.File{Change: kit.Left, Path: mine})
-	require.Contains(t, result.Files, kit.File{Change: kit.Changed, Path: sums})
-	require.NotEqual(t, older, read(t, dir, sums))
-	for line := range strings.Lines(read(t, fresh, sums)) {
-		_, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
-		want := read(t, fresh, name)
-		if name == mine {
-			want = changed
-		}
-		require.Equal(t, want, read(t, dir, name), name)
-		require.Contains(t, read(t, dir, sums), line)
-	}
-
-	again, err := kit.RefreshFiles(t.Context(), dir)
-	require.NoError(t, err)
-	require.Empty(t, again.Files)
-}
-
 // With a checkout of the library in its place, or for the version in go.mod, nothing changes.
 func TestUpgradeToNothingElse(t *testing.T) {
 	dir := newModule(t)
@@ -151,26 +106,5 @@ func TestUpgradeToNothingElse(t *testing.T) {
 			require.False(t, done)
 			require.Equal(t, test.goMod, read(t, dir, "go.mod"))
 		})
-	}
-}
-
-func extract(t *testing.T, archive, dir string) {
-	t.Helper()
-	file, err := os.Open(archive)
-	require.NoError(t, err)
-	defer file.Close()
-	compressed, err := gzip.NewReader(file)
-	require.NoError(t, err)
-	for files := tar.NewReader(compressed); ; {
-		header, err := files.Next()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		require.NoError(t, err)
-		if header.Typeflag == tar.TypeReg {
-			text, err := io.ReadAll(files)
-			require.NoError(t, err)
-			write(t, dir, header.Name, string(text))
-		}
 	}
 }

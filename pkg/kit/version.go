@@ -21,13 +21,12 @@ import (
 	"fmt"
 	"go/parser"
 	"go/token"
-	"os"
 	"slices"
 )
 
 // CreateVersion writes another version of a kind, with the types of the kind's preferred
 // version.
-func CreateVersion(ctx context.Context, target Target, version string, kind Name) (result *Result, err error) {
+func CreateVersion(ctx context.Context, target Target, version string, kind Name) (*Result, error) {
 	if err := checkVersion(version); err != nil {
 		return nil, err
 	}
@@ -35,18 +34,14 @@ func CreateVersion(ctx context.Context, target Target, version string, kind Name
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = m.takeBack(err) }()
-	if err := m.readNamespace(); err != nil {
-		return nil, err
-	}
+	m.readNamespace()
 	m.Kind.Name = kind
-	from, err := m.newestVersionOf(kind, version)
-	if err != nil {
-		return nil, err
+	others := slices.DeleteFunc(m.versionsWith(kind), func(other string) bool { return other == version })
+	if len(others) == 0 {
+		return nil, fmt.Errorf("no other version has the kind %s: create it by \"kit create kind %[1]s --versions %s\"", kind, version)
 	}
-	if err := m.writeVersion(version, func() error { return m.copyTypes(from, version) }); err != nil {
-		return nil, err
-	}
+	from := others[0]
+	m.writeVersion(version, func() { m.copyTypes(from, version) })
 	if m.changed() {
 		m.Todo = append(m.Todo,
 			fmt.Sprintf("Change the types in pkg/apis/%s/%s, which are those of %s; then: make generate", m.Group.Package, version, from),
@@ -56,62 +51,38 @@ func CreateVersion(ctx context.Context, target Target, version string, kind Name
 				version, from, m.Group.Package, m.Kind.Name.File()))
 		}
 	}
-	return &m.Result, nil
-}
-
-// newestVersionOf returns the preferred version that has the kind, besides the given one.
-func (m *module) newestVersionOf(kind Name, other string) (string, error) {
-	versions, err := m.versionsWith(kind)
-	if err != nil {
-		return "", err
-	}
-	for _, version := range versions {
-		if version != other {
-			return version, nil
-		}
-	}
-	return "", fmt.Errorf("no other version has the kind %s: create it by \"kit create kind %[1]s --versions %s\"", kind, other)
+	return m.finish()
 }
 
 // copyTypes copies the types of a kind and of its subresources to a version that lacks
 // them.
-func (m *module) copyTypes(from, to string) error {
+func (m *module) copyTypes(from, to string) {
 	source, _ := m.versionPackage(from)
 	target, _ := m.versionPackage(to)
-	subresources, err := m.subresources()
-	if err != nil {
-		return err
-	}
-	for _, subresource := range subresources {
+	for _, subresource := range m.subresources() {
 		if name := "/" + subresource + "_types.go"; m.exists(source+name) && !m.exists(target+name) {
-			if err := m.copyFile(source+name, target+name, to); err != nil {
-				return err
-			}
+			m.copyFile(source+name, target+name, to)
 		}
 	}
 	name := "/" + m.Kind.Name.File() + "_types.go"
-	if declared, err := m.declares(target, string(m.Kind.Name)); err != nil || declared {
-		return err
+	switch {
+	case m.declares(target, string(m.Kind.Name)):
+	case m.exists(source + name):
+		m.copyFile(source+name, target+name, to)
+	default:
+		m.failf("the types of %s are not in a file of their own: copy them from %s to %s%s yourself, then repeat the command", m.Kind.Name, source, target, name)
 	}
-	if !m.exists(source + name) {
-		return fmt.Errorf("the types of %s are not in a file of their own: copy them from %s to %s%s yourself, then repeat the command", m.Kind.Name, source, target, name)
-	}
-	return m.copyFile(source+name, target+name, to)
 }
 
 // copyFile copies a Go file to another package.
-func (m *module) copyFile(from, to, name string) error {
-	text, err := os.ReadFile(m.file(from))
-	if err != nil {
-		return err
-	}
+func (m *module) copyFile(from, to, name string) {
+	text := m.read(from)
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, from, text, parser.PackageClauseOnly)
-	if err != nil {
-		return err
+	if !m.fail(err) {
+		clause := files.Position(parsed.Name.Pos()).Offset
+		m.create(to, slices.Concat(text[:clause], []byte(name), text[clause+len(parsed.Name.Name):]))
 	}
-	clause := files.Position(parsed.Name.Pos()).Offset
-	return m.create(to, slices.Concat(text[:clause], []byte(name), text[clause+len(parsed.Name.Name):]))
 }
 
 // tidy runs "go mod tidy" in a module, with further arguments.

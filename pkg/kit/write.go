@@ -27,7 +27,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/template"
@@ -57,22 +56,24 @@ type File struct {
 	Path string
 }
 
+func (f File) isChange() bool { return f.Change != Left }
+
 // Result has the changes that a command has made, and the work that is left.
 type Result struct {
 	// Files are in the order of their changes, without files that needed none.
 	Files []File
 	// Todo has the steps to do by hand.
 	Todo []string
-	originals
+	codegen.Originals
 }
 
 // Generate generates the code for the changes of a command, and compiles the module with its tests. If that fails, it
 // undoes the changes. It writes progress to output.
 func (r *Result) Generate(ctx context.Context, output io.Writer) error {
-	if err := r.remember("go.mod", "go.sum"); err != nil {
+	if err := r.Remember("go.mod", "go.sum"); err != nil {
 		return err
 	}
-	return r.takeBack(generate(ctx, codegen.Config{Module: r.dir, Output: output, Whole: true}))
+	return r.TakeBack(generate(ctx, codegen.Config{Module: r.Dir, Output: output, Whole: true}))
 }
 
 // Generate generates the code of a module.
@@ -94,76 +95,56 @@ func generate(ctx context.Context, config codegen.Config) error {
 
 // changed reports whether the command has written a file.
 func (r *Result) changed() bool {
-	return slices.ContainsFunc(r.Files, func(f File) bool { return f.Change != Left })
+	return slices.ContainsFunc(r.Files, File.isChange)
 }
 
-// originals has the files of a module before a command changed them.
-type originals struct {
-	dir string
-	// before has the content of changed files, or nil for new ones.
-	before map[string][]byte
-}
-
-func (o *originals) file(name string) string { return filepath.Join(o.dir, filepath.FromSlash(name)) }
-
-// remember keeps the content of files, so that takeBack can restore them.
-func (o *originals) remember(names ...string) error {
-	for _, name := range names {
-		if _, remembered := o.before[name]; remembered {
-			continue
-		}
-		text, err := os.ReadFile(o.file(name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		o.before[name] = text
-	}
-	return nil
-}
-
-// takeBack undoes all changes if the command has failed.
-func (o *originals) takeBack(failure error) error {
-	if failure == nil {
-		return nil
-	}
-	failures := []error{failure}
-	for name, text := range o.before {
-		if text != nil {
-			continue
-		}
-		if err := os.Remove(o.file(name)); !errors.Is(err, fs.ErrNotExist) {
-			failures = append(failures, err)
-		}
-		// The command made the directories that are empty now.
-		for dir := path.Dir(name); dir != "." && os.Remove(o.file(dir)) == nil; {
-			dir = path.Dir(dir)
-		}
-	}
-	// Even on a full disk, the removed files make room for these.
-	for name, text := range o.before {
-		if text != nil {
-			failures = append(failures, replaceFile(o.file(name), text))
-		}
-	}
-	return errors.Join(failures...)
-}
-
-// writer writes files of a module.
+// writer writes files of a module. After its first error, it does nothing more, as a bufio.Writer, so that commands
+// check the error once, in finish.
 type writer struct {
 	// lists are files that later commands change.
 	lists []string
 	// stopped returns an error once nothing may be written any more, such as that of a canceled context.
 	stopped func() error
+	// err is the first error.
+	err error
 	Result
 }
 
 func newWriter(ctx context.Context, dir string) writer {
-	return writer{stopped: ctx.Err, Result: Result{originals: originals{dir, map[string][]byte{}}}}
+	return writer{stopped: ctx.Err, Result: Result{Originals: codegen.Originals{Dir: dir, Before: map[string][]byte{}}}}
+}
+
+// fail keeps the first error, and reports whether there is one.
+func (w *writer) fail(err error) bool {
+	if w.err == nil {
+		w.err = err
+	}
+	return w.err != nil
+}
+
+// failf is fail with a formatted error.
+func (w *writer) failf(format string, args ...any) { w.fail(fmt.Errorf(format, args...)) }
+
+// finish returns the result of a command. After an error, it undoes all changes.
+func (w *writer) finish() (*Result, error) {
+	if w.err != nil {
+		return nil, w.TakeBack(w.err)
+	}
+	return &w.Result, nil
 }
 
 func (w *writer) exists(name string) bool {
-	_, err := os.Stat(w.file(name))
+	_, err := os.Stat(w.File(name))
 	return err == nil
+}
+
+// read returns the content of a file, or nil if there is none.
+func (w *writer) read(name string) []byte {
+	text, err := os.ReadFile(w.File(name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		w.fail(err)
+	}
+	return text
 }
 
 func (w *writer) report(change Change, name string) {
@@ -179,92 +160,57 @@ func (w *writer) report(change Change, name string) {
 }
 
 // create writes a file unless it exists.
-func (w *writer) create(name string, data []byte) error {
-	current, err := os.ReadFile(w.file(name))
-	switch {
-	case err == nil && (bytes.Equal(withoutSubresources(current), withoutSubresources(data)) || slices.Contains(w.lists, name)):
-		return nil
-	case err == nil:
+func (w *writer) create(name string, data []byte) {
+	if !w.exists(name) {
+		w.write(Created, name, data)
+	} else if current := w.read(name); !bytes.Equal(withoutSubresources(current), withoutSubresources(data)) && !slices.Contains(w.lists, name) {
 		w.report(Left, name)
-		return nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return err
 	}
-	w.report(Created, name)
-	return w.write(name, data)
 }
 
-func (w *writer) write(name string, data []byte) error {
-	if err := w.stopped(); err != nil {
-		return err
+// createOnce writes a file unless it exists. The file has lists, which other commands change.
+func (w *writer) createOnce(name string, data []byte) {
+	if !w.exists(name) {
+		w.write(Created, name, data)
 	}
-	if err := w.remember(name); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(w.file(name)), 0o755); err != nil { //nolint:gosec // G301: sources of a module are for everybody.
-		return err
-	}
-	return replaceFile(w.file(name), data)
 }
 
-// replaceFile writes a file as a whole. After a failure or a crash, the file is unchanged.
-func replaceFile(name string, data []byte) error {
-	mode := os.FileMode(0o644)
-	if strings.HasSuffix(name, ".sh") {
-		mode = 0o755
+func (w *writer) write(change Change, name string, data []byte) {
+	if w.err != nil || w.fail(w.stopped()) || w.fail(w.Remember(name)) {
+		return
 	}
-	if file, err := os.Stat(name); err == nil {
-		mode = file.Mode()
-	}
-	// Go ignores files that begin with a dot. The next attempt takes the same name.
-	part := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".part")
-	err := os.WriteFile(part, data, mode)
-	if err == nil {
-		err = os.Rename(part, name)
-	}
-	if err != nil {
-		_ = os.Remove(part)
-	}
-	return err
+	w.report(change, name)
+	w.fail(codegen.ReplaceFile(w.File(name), data))
 }
 
 // edit changes an existing file.
-func (w *writer) edit(name string, change func([]byte) ([]byte, error)) error {
-	current, err := os.ReadFile(w.file(name))
-	if err != nil {
-		return err
+func (w *writer) edit(name string, change func([]byte) ([]byte, error)) {
+	if w.err != nil {
+		return
+	}
+	current, err := os.ReadFile(w.File(name))
+	if w.fail(err) {
+		return
 	}
 	edited, err := change(current)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		w.failf("%s: %w", name, err)
+	} else if !bytes.Equal(current, edited) {
+		w.write(Changed, name, edited)
 	}
-	if bytes.Equal(current, edited) {
-		return nil
-	}
-	w.report(Changed, name)
-	return w.write(name, edited)
 }
 
 // render writes all files of a directory of templates.
-func (w *writer) render(dir string, data *data) error {
-	return w.renderFiles(dir, data, func(name string, text []byte) error { return w.create(name, text) })
-}
+func (w *writer) render(dir string, data *data) { w.renderFiles(dir, data, w.create) }
 
-// renderOnce writes the files of a directory of templates that do not exist. They hold lists, which other commands
-// change.
-func (w *writer) renderOnce(dir string, data *data) error {
-	return w.renderFiles(dir, data, func(name string, text []byte) error {
-		if w.exists(name) {
-			return nil
-		}
-		return w.create(name, text)
-	})
-}
+// renderOnce writes the files of a directory of templates that do not exist.
+func (w *writer) renderOnce(dir string, data *data) { w.renderFiles(dir, data, w.createOnce) }
 
-func (w *writer) renderFiles(dir string, data *data, write func(name string, text []byte) error) error {
+// renderFiles executes all templates of a directory.
+func (w *writer) renderFiles(dir string, data *data, write func(name string, text []byte)) {
 	root := path.Join("templates", dir)
-	return fs.WalkDir(templates, root, func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+	w.fail(fs.WalkDir(templates, root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || w.err != nil {
 			return err
 		}
 		text, err := templates.ReadFile(file)
@@ -274,11 +220,11 @@ func (w *writer) renderFiles(dir string, data *data, write func(name string, tex
 		name := strings.TrimSuffix(strings.TrimPrefix(file, root+"/"), ".tmpl")
 		name = strings.NewReplacer("NAME", data.Group.Package, "PREFIX", data.Prefix(), "ROLES", data.Roles(), "PART", data.Part.File(), "KIND", data.Kind.Name.File(), "VERSION", data.Version).Replace(name)
 		rendered, err := execute(name, string(text), data)
-		if err != nil {
-			return err
+		if err == nil {
+			write(name, rendered)
 		}
-		return write(name, rendered)
-	})
+		return err
+	}))
 }
 
 func execute(name, text string, data *data) ([]byte, error) {

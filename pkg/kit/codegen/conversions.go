@@ -20,8 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"io/fs"
 	"maps"
 	"os"
@@ -32,6 +30,8 @@ import (
 )
 
 var (
+	// conversionCall matches a call of a function that converts.
+	conversionCall = regexp.MustCompile(`[^.\w](Convert_\w+)\(`)
 	// leftOut matches conversion-gen's comment about a field without generated code.
 	leftOut = regexp.MustCompile(`// WARNING: in\.(\w+) requires manual conversion`)
 	// inconvertible matches its comment in generated code that does not compile.
@@ -61,47 +61,34 @@ func missingConversions(module fs.FS, dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := token.NewFileSet()
-	declared, bodies := map[string]bool{}, map[string]string{}
-	called := map[string]bool{}
+	functions, called := map[string]string{}, map[string]bool{}
 	for _, name := range names {
 		text, err := fs.ReadFile(module, name)
 		if err != nil {
 			return nil, err
 		}
-		file, err := parser.ParseFile(files, name, text, parser.SkipObjectResolution)
-		if err != nil {
-			return nil, err
+		for _, function := range strings.Split(string(text), "\nfunc ")[1:] {
+			name, _, _ := strings.Cut(function, "(")
+			functions[name] = function
 		}
-		for _, declaration := range file.Decls {
-			if function, ok := declaration.(*ast.FuncDecl); ok && function.Body != nil {
-				declared[function.Name.Name] = true
-				bodies[function.Name.Name] = string(text[files.Position(function.Body.Pos()).Offset:files.Position(function.Body.End()).Offset])
-			}
+		for _, match := range conversionCall.FindAllStringSubmatch(string(text), -1) {
+			called[match[1]] = true
 		}
-		ast.Inspect(file, func(node ast.Node) bool {
-			if call, ok := node.(*ast.CallExpr); ok {
-				if function, ok := call.Fun.(*ast.Ident); ok && strings.HasPrefix(function.Name, "Convert_") {
-					called[function.Name] = true
-				}
-			}
-			return true
-		})
 	}
 	version := path.Base(dir)
 	var missing []string
 	for _, name := range slices.Sorted(maps.Keys(called)) {
-		if declared[name] {
+		if _, declared := functions[name]; declared {
 			continue
 		}
 		var fields []string
-		for _, match := range leftOut.FindAllStringSubmatch(bodies["auto"+name], -1) {
+		for _, match := range leftOut.FindAllStringSubmatch(functions["auto"+name], -1) {
 			fields = append(fields, match[1])
 		}
 		missing = append(missing, fmt.Sprintf("  %s/conversion.go: write func %s, which calls auto%s and then converts %s", dir, signature(name, version), name, strings.Join(fields, ", ")))
 	}
-	for _, name := range slices.Sorted(maps.Keys(bodies)) {
-		for _, match := range inconvertible.FindAllStringSubmatch(bodies[name], -1) {
+	for _, name := range slices.Sorted(maps.Keys(functions)) {
+		for _, match := range inconvertible.FindAllStringSubmatch(functions[name], -1) {
 			from, to := qualify(match[1], version), qualify(match[2], version)
 			missing = append(missing, fmt.Sprintf("  %s/conversion.go: write func Convert_Slice_%s_To_Slice_%s(in *[]%s, out *[]%s, s conversion.Scope) error, and the reverse", dir, from, to, match[1], match[2]))
 		}

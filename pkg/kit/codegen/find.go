@@ -44,6 +44,8 @@ type Group struct {
 	// Domain is the group's name in apiVersion, from the tag +groupName of one of its
 	// packages.
 	Domain string
+	// GoName is the group's name in clients, from the tag +groupGoName, or empty.
+	GoName string
 	// Internal is true if the directory has internal types, besides those of versions.
 	Internal bool
 	// Versions are the versions of the group, the preferred one first.
@@ -119,89 +121,85 @@ func ignored(module fs.FS, dir string) bool {
 	return err == nil
 }
 
-func findGroups(module fs.FS, apis string) ([]Group, error) {
-	entries, err := fs.ReadDir(module, apis)
+func findGroups(module fs.FS, apis string) (groups []Group, err error) {
+	dirs, err := subdirectories(module, apis)
 	if err != nil {
 		return nil, err
 	}
-	var groups []Group
-	for _, entry := range entries {
-		if !entry.IsDir() {
-			continue
-		}
-		dir := path.Join(apis, entry.Name())
-		group := Group{Name: entry.Name()}
-		if group.Versions, err = findVersions(module, dir); err != nil {
-			return nil, err
-		}
+	for _, name := range dirs {
+		dir := path.Join(apis, name)
 		internal, err := fs.Glob(module, path.Join(dir, "*.go"))
 		if err != nil {
 			return nil, err
 		}
-		group.Internal = len(internal) > 0
-		if len(group.Versions) == 0 {
-			continue
-		}
-		if group.Domain, err = findDomain(module, dir, group.Versions); err != nil {
+		tags, err := readTags(module, dir)
+		if err != nil {
 			return nil, err
+		}
+		group := Group{Name: name, Internal: len(internal) > 0}
+		names, err := subdirectories(module, dir)
+		if err != nil {
+			return nil, err
+		}
+		names = slices.DeleteFunc(names, func(name string) bool { return !versionName.MatchString(name) })
+		slices.SortFunc(names, func(a, b string) int { return apiversion.CompareKubeAwareVersionStrings(b, a) })
+		for _, name := range names {
+			ofVersion, err := readTags(module, path.Join(dir, name))
+			if err != nil {
+				return nil, err
+			}
+			group.Versions = append(group.Versions, newVersion(name, ofVersion))
+			tags = append(tags, ofVersion...)
+		}
+		// One package with the tag is enough.
+		group.Domain, group.GoName = valueOf(tags, "groupName"), valueOf(tags, "groupGoName")
+		switch {
+		case group.Domain == "" && len(group.Versions) == 0:
+			continue
+		case group.Domain == "":
+			return nil, fmt.Errorf("%s has no name: write the comment // +groupName=<name of the API group> above the package clause of its types", dir)
 		}
 		groups = append(groups, group)
 	}
 	return groups, nil
 }
 
-// findDomain returns the tag +groupName of the group's packages. One package with the tag
-// is enough.
-func findDomain(module fs.FS, dir string, versions []Version) (string, error) {
-	packages := []string{dir}
-	for _, version := range versions {
-		packages = append(packages, path.Join(dir, version.Name))
-	}
-	for _, dir := range packages {
-		tags, err := readTags(module, dir)
-		if err != nil {
-			return "", err
-		}
-		for _, tag := range tags {
-			if name, value, _ := strings.Cut(tag, "="); name == "groupName" {
-				return value, nil
-			}
+// valueOf returns the value of the first tag with a name.
+func valueOf(tags []string, name string) string {
+	for _, tag := range tags {
+		if value, found := strings.CutPrefix(tag, name+"="); found {
+			return value
 		}
 	}
-	return "", fmt.Errorf("%s has no name: write the comment // +groupName=<name of the API group> above the package clause of its types", dir)
+	return ""
 }
 
-func findVersions(module fs.FS, group string) ([]Version, error) {
-	entries, err := fs.ReadDir(module, group)
-	if err != nil {
-		return nil, err
-	}
-	var versions []Version
+func subdirectories(module fs.FS, dir string) (names []string, err error) {
+	entries, err := fs.ReadDir(module, dir)
 	for _, entry := range entries {
-		if !entry.IsDir() || !versionName.MatchString(entry.Name()) {
-			continue
+		if entry.IsDir() {
+			names = append(names, entry.Name())
 		}
-		tags, err := readTags(module, path.Join(group, entry.Name()))
-		if err != nil {
-			return nil, err
-		}
-		version := Version{Name: entry.Name()}
-		for _, tag := range tags {
-			switch name, value, _ := strings.Cut(tag, "="); name {
-			case "k8s:openapi-model-package":
-				version.ModelPackage = value
-			case "k8s:openapi-gen":
-				version.OpenAPI = value == "true"
-			case "k8s:protobuf-gen":
-				version.Protobuf = value == "package"
-			case "genclient":
-				version.Clients = true
-			}
-		}
-		versions = append(versions, version)
 	}
-	slices.SortFunc(versions, func(a, b Version) int { return apiversion.CompareKubeAwareVersionStrings(b.Name, a.Name) })
-	return versions, nil
+	return names, err
+}
+
+// newVersion returns a version whose package has these tags.
+func newVersion(name string, tags []string) Version {
+	version := Version{Name: name}
+	for _, tag := range tags {
+		switch name, value, _ := strings.Cut(tag, "="); name {
+		case "k8s:openapi-model-package":
+			version.ModelPackage = value
+		case "k8s:openapi-gen":
+			version.OpenAPI = value == "true"
+		case "k8s:protobuf-gen":
+			version.Protobuf = value == "package"
+		case "genclient":
+			version.Clients = true
+		}
+	}
+	return version
 }
 
 // tagLine is a comment that is a tag.

@@ -19,14 +19,18 @@ package codegen
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
-	"slices"
 	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Config has the options of Generate.
@@ -45,18 +49,20 @@ type Config struct {
 	Output io.Writer
 }
 
-// work has files that only the generators need. Go ignores its name.
-const work = "_output/codegen"
-
-// protoWork has links to packages and to this program, for go-to-protobuf.
-const protoWork = work + "/proto"
+const (
+	// work has files that only the generators need. Go ignores its name.
+	work = "_output/codegen"
+	// protoWork has links to packages and to this program, for go-to-protobuf.
+	protoWork = work + "/proto"
+	// lastDigest is the file with the digest of the last run.
+	lastDigest = work + "/digest"
+)
 
 // Generate generates the code of all groups of a module, with the generators of the module's Kubernetes version. It
 // first deletes the generated code of earlier runs, so that only code that tags ask for stays.
 //
-// If neither the types nor the generated code have changed since the last run, it does nothing. If only fields have
-// changed, it keeps clientset, listers and informers. If a generator fails, or its code does not compile, it
-// restores the earlier code.
+// If neither the types nor the generated code have changed since the last run, it does nothing. If a generator fails,
+// or its code does not compile, it restores the earlier code.
 func Generate(ctx context.Context, config Config) error {
 	g := &generation{Config: config}
 	var err error
@@ -73,39 +79,29 @@ func Generate(ctx context.Context, config Config) error {
 	if err != nil {
 		return fmt.Errorf("finding the API groups of %s: %w", g.Module, err)
 	}
-	if len(apis) == 0 {
+	if len(g.packages(apis, nil)) == 0 {
 		return fmt.Errorf("%s has no API groups: put types into directories such as pkg/apis/<group>/v1", g.Module)
 	}
-	if err := g.readGoMod(ctx); err != nil {
+	if err := g.readVersions(ctx); err != nil {
 		return err
 	}
-	if g.version, err = g.list(ctx, "{{.Version}}", "k8s.io/apimachinery"); err != nil {
-		return err
-	}
-	current, err := g.fingerprint(apis)
+	digest, err := g.digest(apis)
 	if err != nil {
 		return err
 	}
-	if g.isLast(stamp, current) {
+	if last, err := os.ReadFile(g.file(lastDigest)); err == nil && string(last) == digest {
 		g.progress("nothing has changed")
 		return g.checkModule(ctx)
-	}
-	// The generators report files that do not parse.
-	clients, err := g.clientFingerprint(apis)
-	g.keepClients = err == nil && g.isLast(clientStamp, clients)
-	if err := os.MkdirAll(g.file(work), 0o750); err != nil {
-		return err
 	}
 	if err := g.installTools(ctx); err != nil {
 		return err
 	}
-	before, err := g.generatedFiles(apis)
-	if err != nil {
+	before := Originals{Dir: g.Module, Before: map[string][]byte{}}
+	if err := g.eachGenerated(apis, func(name string) error { return before.Remember(name) }); err != nil {
 		return err
 	}
 	if err := g.replaceAll(ctx, apis); err != nil {
-		g.keepClients = false
-		return errors.Join(err, g.restore(apis, before))
+		return before.TakeBack(errors.Join(err, g.clean(apis)))
 	}
 	return nil
 }
@@ -117,14 +113,12 @@ type generation struct {
 	name, goVersion string
 	// version is the version of the module's Kubernetes libraries, and of the generators.
 	version string
-	// keepClients is true if generating clientset, listers and informers would not change them.
-	keepClients bool
 	// tools is the directory of the generators.
 	tools string
 	// libraries are the packages with API types from other modules. The types of this module may contain them.
 	libraries []library
-	// gogo is the directory of the module github.com/gogo/protobuf.
-	gogo string
+	// printing is locked while output is written, since some generators run at the same time.
+	printing sync.Mutex
 }
 
 // replaceAll deletes the generated code, and generates it again.
@@ -145,14 +139,97 @@ func (g *generation) replaceAll(ctx context.Context, apis []API) error {
 	if err := g.generate(ctx, apis); err != nil {
 		return err
 	}
+	if err := g.check(ctx, apis); err != nil {
+		return err
+	}
+	digest, err := g.digest(apis)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(g.file(lastDigest), []byte(digest), 0o600)
+}
+
+// step is a part of the generated code.
+type step struct {
+	name string
+	do   func(context.Context, []API) error
+}
+
+func (g *generation) generate(ctx context.Context, apis []API) error {
+	for _, step := range []step{
+		{"registration, deep copies, defaults, conversions and validations", g.besideTypes},
+		{"protobuf", g.protobuf},
+		{"OpenAPI definitions", g.openAPI},
+	} {
+		if err := g.do(ctx, step, apis); err != nil {
+			return err
+		}
+	}
+	// These only read the types.
+	clients, until := errgroup.WithContext(ctx)
+	for _, step := range []step{
+		{"apply configurations", g.applyConfigurations},
+		{"clientset", g.clientset},
+		{"listers and informers", g.informers},
+	} {
+		clients.Go(func() error { return g.do(until, step, apis) })
+	}
+	if err := clients.Wait(); err != nil {
+		return err
+	}
+	return g.pruneOpenAPI(ctx, apis)
+}
+
+func (g *generation) do(ctx context.Context, step step, apis []API) error {
+	g.progress(step.name)
+	if err := step.do(ctx, apis); err != nil {
+		return fmt.Errorf("generating %s: %w", step.name, err)
+	}
+	return nil
+}
+
+func (g *generation) progress(message string) { g.print([]byte("generate: " + message + "\n")) }
+
+func (g *generation) print(text []byte) {
+	g.printing.Lock()
+	defer g.printing.Unlock()
+	_, _ = g.Output.Write(text)
+}
+
+// check compiles the generated code or, if the configuration asks for it, the whole module.
+func (g *generation) check(ctx context.Context, apis []API) error {
+	if g.Whole {
+		return g.checkModule(ctx)
+	}
 	g.progress("compiling what was generated")
-	if err := g.checkTypes(ctx, apis); err != nil {
-		return err
+	args := append([]string{"build"}, g.internal(apis)...)
+	args = append(args, g.packages(apis, nil)...)
+	for _, api := range apis {
+		if _, err := os.Stat(g.file(api.generated())); err == nil {
+			args = append(args, g.importPath(path.Join(api.generated(), "...")))
+		}
 	}
-	if err := g.checkModule(ctx); err != nil {
-		return err
+	return g.compile(ctx, "the generated code", args...)
+}
+
+// checkModule compiles all packages with their tests, if the configuration asks for it.
+func (g *generation) checkModule(ctx context.Context) error {
+	if !g.Whole {
+		return nil
 	}
-	return g.remember(apis)
+	g.progress("compiling the module and its tests")
+	return g.compile(ctx, "the module", "list", "-test", "-export", "./...")
+}
+
+// compile runs a go command that compiles packages.
+func (g *generation) compile(ctx context.Context, what string, args ...string) error {
+	command := g.newCommand(ctx, "go", args...)
+	var complaints bytes.Buffer
+	command.Stderr = &complaints
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("%s does not compile, so what was there before is left as it was:\n%s", what, strings.TrimSpace(complaints.String()))
+	}
+	return nil
 }
 
 // header returns the absolute path of the header, or an empty string.
@@ -167,72 +244,65 @@ func (g *generation) header() (string, error) {
 	return file, nil
 }
 
-func (g *generation) progress(message string) { fmt.Fprintln(g.Output, "generate: "+message) }
-
-func (g *generation) generate(ctx context.Context, apis []API) error {
-	for _, step := range []struct {
-		name    string
-		do      func(context.Context, []API) error
-		clients bool
-	}{
-		{"registration, deep copies, defaults, conversions and validations", g.besideTypes, false},
-		{"protobuf", g.protobuf, false},
-		{"OpenAPI definitions", g.openAPI, false},
-		{"apply configurations", g.applyConfigurations, false},
-		{"OpenAPI definitions without those of Kubernetes", g.pruneOpenAPI, false},
-		{"clientset", g.clientset, true},
-		{"listers and informers", g.informers, true},
-	} {
-		if step.clients && g.keepClients {
-			g.progress(step.name + ": kept, since only fields have changed")
-			continue
-		}
-		g.progress(step.name)
-		if err := step.do(ctx, apis); err != nil {
-			return fmt.Errorf("generating %s: %w", step.name, err)
+// digest returns a checksum of the generators, this program, the options and all files of the APIs, generated or not.
+func (g *generation) digest(apis []API) (string, error) {
+	digest := sha256.New()
+	fmt.Fprintln(digest, g.name, g.goVersion, g.version, g.NoProtobuf, g.NoClients)
+	program, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	add := func(file string) error {
+		text, err := os.ReadFile(file)
+		fmt.Fprintf(digest, "%s %x\n", file, sha256.Sum256(text))
+		return err
+	}
+	if err := add(program); err != nil {
+		return "", err
+	}
+	if g.Header != "" {
+		if err := add(g.Header); err != nil {
+			return "", err
 		}
 	}
-	return nil
+	err = g.eachFile(apis, func(name string, _ bool) error { return add(g.file(name)) })
+	return fmt.Sprintf("%x", digest.Sum(nil)), err
 }
 
-// clean deletes the generated code, but for clients that are kept.
+// clean deletes the generated code.
 func (g *generation) clean(apis []API) error {
 	for _, api := range apis {
-		entries, err := os.ReadDir(g.file(api.generated()))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.RemoveAll(g.file(api.generated())); err != nil {
 			return err
-		}
-		for _, entry := range entries {
-			if g.keepClients && slices.Contains(clientDirs(), entry.Name()) {
-				continue
-			}
-			if err := os.RemoveAll(filepath.Join(g.file(api.generated()), entry.Name())); err != nil {
-				return err
-			}
 		}
 	}
-	// Clients are kept here, since their files have other names.
-	return g.eachFile(apis, func(name string, _ bool) error {
-		if generated, err := isGenerated(name); err != nil || !generated {
-			return err
+	return g.eachGenerated(apis, func(name string) error { return os.Remove(g.file(name)) })
+}
+
+// eachGenerated calls a function for each generated file.
+func (g *generation) eachGenerated(apis []API, do func(name string) error) error {
+	return g.eachFile(apis, func(name string, generated bool) error {
+		if !generated {
+			return nil
 		}
-		return os.Remove(name)
+		return do(name)
 	})
 }
 
 // eachFile calls a function for each file of the APIs and of their generated code. It reports whether the file is
 // generated.
 func (g *generation) eachFile(apis []API, do func(name string, generated bool) error) error {
+	module := os.DirFS(g.Module)
 	for _, api := range apis {
 		for _, dir := range []string{api.Dir, api.generated()} {
-			err := filepath.WalkDir(g.file(dir), func(name string, entry fs.DirEntry, err error) error {
+			err := fs.WalkDir(module, dir, func(name string, entry fs.DirEntry, err error) error {
 				if errors.Is(err, fs.ErrNotExist) {
 					return nil
 				}
 				if err != nil || entry.IsDir() {
 					return err
 				}
-				generated, err := isGenerated(name)
+				generated, err := isGenerated(module, name)
 				if err != nil {
 					return err
 				}
@@ -246,11 +316,12 @@ func (g *generation) eachFile(apis []API, do func(name string, generated bool) e
 	return nil
 }
 
-func isGenerated(path string) (bool, error) {
-	name := filepath.Base(path)
+// isGenerated reports whether a file beside the types is generated.
+func isGenerated(module fs.FS, file string) (bool, error) {
+	name := path.Base(file)
 	if name == tagsFile {
-		text, err := os.ReadFile(path)
-		return bytes.Contains(text, []byte(generatedBy)), err
+		text, err := fs.ReadFile(module, file)
+		return strings.Contains(string(text), generatedBy), err
 	}
 	return strings.HasPrefix(name, "zz_generated.") || name == "generated.pb.go" || name == "generated.proto", nil
 }

@@ -19,15 +19,42 @@ package codegen
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	_ "embed"
 )
+
+func (g *generation) importPath(dir string) string { return path.Join(g.name, dir) }
+
+func (g *generation) file(dir string) string { return filepath.Join(g.Module, filepath.FromSlash(dir)) }
+
+// run runs a generator.
+func (g *generation) run(ctx context.Context, generator string, args ...string) error {
+	return g.command(ctx, filepath.Join(g.tools, generator), slices.Concat([]string{"--go-header-file=" + g.Header}, args)...)
+}
+
+// toGenerated runs a generator that writes a directory in "generated".
+func (g *generation) toGenerated(ctx context.Context, generator string, api API, name string, args ...string) error {
+	dir := path.Join(api.generated(), name)
+	return g.run(ctx, generator, slices.Concat([]string{"--output-dir=" + g.file(dir), "--output-pkg=" + g.importPath(dir)}, args)...)
+}
+
+// replace changes all files in a directory.
+func (g *generation) replace(dir string, replacer *strings.Replacer) error {
+	return filepath.WalkDir(g.file(dir), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(path, []byte(replacer.Replace(string(text))), 0o600)
+	})
+}
 
 func (g *generation) besideTypes(ctx context.Context, apis []API) error {
 	versioned := g.packages(apis, nil)
@@ -72,11 +99,7 @@ func (g *generation) protobuf(ctx context.Context, apis []API) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	links := map[string]string{
-		"out/" + g.name:                   g.Module,
-		"import/github.com/gogo/protobuf": g.gogo,
-		"bin/" + Protoc:                   program,
-	}
+	links := map[string]string{"out/" + g.name: g.Module, "bin/" + Protoc: program}
 	var known []string
 	for _, library := range g.libraries {
 		if library.protobuf {
@@ -94,93 +117,24 @@ func (g *generation) protobuf(ctx context.Context, apis []API) error {
 		}
 	}
 	return g.run(ctx, "go-to-protobuf",
-		"--output-dir="+filepath.Join(dir, "out"), "--proto-import="+filepath.Join(dir, "import"),
-		"--apimachinery-packages="+strings.Join(known, ","),
-		"--packages="+strings.Join(packages, ","))
+		"--output-dir="+filepath.Join(dir, "out"), "--proto-import="+filepath.Join(dir, "import"), "--proto-import="+g.tools,
+		"--apimachinery-packages="+strings.Join(known, ","), "--packages="+strings.Join(packages, ","))
 }
-
-// openAPI generates the definitions of the types and of all libraries that they may use. Only the
-// module's own violations of API rules are checked, not those of the libraries.
-func (g *generation) openAPI(ctx context.Context, apis []API) error {
-	for _, api := range apis {
-		packages := g.packages([]API{api}, func(v Version) bool { return v.OpenAPI })
-		if len(packages) == 0 {
-			continue
-		}
-		report := g.file(work + "/api-violations")
-		dir := path.Join(api.generated(), "openapi")
-		args := []string{
-			"--output-file=zz_generated.openapi.go", "--output-model-name-file=zz_generated.model_name.go",
-			"--output-dir=" + g.file(dir), "--output-pkg=" + g.importPath(dir), "--report-filename=" + report,
-		}
-		var libraries []string
-		for _, library := range g.libraries {
-			if library.openAPI {
-				libraries = append(libraries, library.path)
-				args = append(args, "--readonly-pkg="+library.path)
-			}
-		}
-		if err := g.run(ctx, "openapi-gen", slices.Concat(args, libraries, packages)...); err != nil {
-			return err
-		}
-		if err := g.checkViolations(report); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// pruneOpenAPI deletes the definitions that other generators need, and the server does not.
-func (g *generation) pruneOpenAPI(_ context.Context, apis []API) error {
-	for _, api := range apis {
-		packages := g.packages([]API{api}, func(v Version) bool { return v.OpenAPI })
-		if len(packages) == 0 {
-			continue
-		}
-		if err := prune(g.file(path.Join(api.generated(), "openapi/zz_generated.openapi.go")), packages); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// exceptions is a file with accepted violations of API rules, like the one of Kubernetes.
-const exceptions = "hack/violation_exceptions.list"
-
-func (g *generation) checkViolations(report string) error {
-	text, err := os.ReadFile(report)
-	if err != nil {
-		return err
-	}
-	accepted, err := os.ReadFile(g.file(exceptions))
-	if err != nil && !os.IsNotExist(err) {
-		return err
-	}
-	var own []string
-	for line := range strings.Lines(string(text)) {
-		if strings.Contains(line, g.name+"/") && !slices.Contains(slices.Collect(strings.Lines(string(accepted))), line) {
-			own = append(own, line)
-		}
-	}
-	if len(own) > 0 {
-		return fmt.Errorf("these break a rule for Kubernetes APIs; give the fields the names or list types that the rule asks for, or accept them in %s:\n%s", exceptions, strings.Join(own, ""))
-	}
-	return nil
-}
-
-// modelsProgram prints the OpenAPI definitions of the package that it imports.
-//
-//go:embed models.go.txt
-var modelsProgram string
 
 // applyConfigurations generates apply configurations. Their generator expects models with
 // names that follow from import paths, and writes those names into its code.
 func (g *generation) applyConfigurations(ctx context.Context, apis []API) error {
 	return g.forClients(apis, func(api API, packages []string) error {
-		if err := g.writeModels(ctx, api); err != nil {
+		var byPath, byModel []string
+		for dir, version := range versions(api) {
+			model, path := version.modelNames(g.importPath(dir))
+			byPath, byModel = append(byPath, path, model), append(byModel, model, path)
+		}
+		models, err := g.models(ctx, api, strings.NewReplacer(byModel...))
+		if err != nil {
 			return err
 		}
-		args := []string{"--openapi-schema=" + g.file(work+"/models.json")}
+		args := []string{"--openapi-schema=" + models}
 		external, err := g.externalConfigurations(ctx)
 		if err != nil {
 			return err
@@ -191,45 +145,8 @@ func (g *generation) applyConfigurations(ctx context.Context, apis []API) error 
 		if err := g.toGenerated(ctx, "applyconfiguration-gen", api, "applyconfiguration", slices.Concat(args, packages)...); err != nil {
 			return err
 		}
-		var byPath []string
-		for _, names := range g.modelNames(api) {
-			byPath = append(byPath, names.byPath, names.model)
-		}
 		return g.replace(path.Join(api.generated(), "applyconfiguration"), strings.NewReplacer(byPath...))
 	})
-}
-
-// writeModels writes the OpenAPI definitions of an API under the names that generators
-// expect.
-func (g *generation) writeModels(ctx context.Context, api API) error {
-	program := g.file(work + "/models/main.go")
-	if err := os.MkdirAll(filepath.Dir(program), 0o750); err != nil {
-		return err
-	}
-	text := strings.ReplaceAll(modelsProgram, "OPENAPI", g.importPath(path.Join(api.generated(), "openapi")))
-	if err := os.WriteFile(program, []byte(text), 0o600); err != nil {
-		return err
-	}
-	models, err := g.capture(ctx, "run", program)
-	if err != nil {
-		return err
-	}
-	var byModel []string
-	for _, names := range g.modelNames(api) {
-		byModel = append(byModel, names.model, names.byPath)
-	}
-	return os.WriteFile(g.file(work+"/models.json"), []byte(strings.NewReplacer(byModel...).Replace(string(models))), 0o600)
-}
-
-type modelNames struct{ model, byPath string }
-
-func (g *generation) modelNames(api API) []modelNames {
-	var all []modelNames
-	for dir, version := range versions(api) {
-		model, byPath := version.modelNames(g.importPath(dir))
-		all = append(all, modelNames{model, byPath})
-	}
-	return all
 }
 
 func (g *generation) clientset(ctx context.Context, apis []API) error {
@@ -294,7 +211,7 @@ func (g *generation) forClients(apis []API, generate func(API, []string) error) 
 func (g *generation) internal(apis []API) (packages []string) {
 	for _, api := range apis {
 		for _, group := range api.Groups {
-			if group.Internal {
+			if group.Internal && len(group.Versions) > 0 {
 				packages = append(packages, g.importPath(path.Join(api.Dir, group.Name)))
 			}
 		}

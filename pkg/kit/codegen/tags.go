@@ -28,10 +28,6 @@ import (
 	_ "embed"
 )
 
-// QuantityPattern is controller-gen's pattern for a resource.Quantity in a
-// CustomResourceDefinition.
-const QuantityPattern = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
-
 const (
 	// tagsFile is the only file that generators search for the tags of a package.
 	tagsFile    = "doc.go"
@@ -46,7 +42,7 @@ func (g *generation) writeTags(apis []API) error {
 	for _, api := range apis {
 		for _, group := range api.Groups {
 			dir := path.Join(api.Dir, group.Name)
-			if group.Internal {
+			if group.Internal && len(group.Versions) > 0 {
 				if err := g.writeTagsFile(group.Domain, dir, ""); err != nil {
 					return err
 				}

@@ -17,119 +17,33 @@ limitations under the License.
 package codegen
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"path"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 const codeGenerator = "k8s.io/code-generator"
 
-// generators returns the programs that generate code, and the programs that those run.
-func generators() []string {
-	return []string{
-		codeGenerator + "/cmd/applyconfiguration-gen",
-		codeGenerator + "/cmd/client-gen",
-		codeGenerator + "/cmd/conversion-gen",
-		codeGenerator + "/cmd/deepcopy-gen",
-		codeGenerator + "/cmd/defaulter-gen",
-		codeGenerator + "/cmd/go-to-protobuf",
-		codeGenerator + "/cmd/go-to-protobuf/protoc-gen-gogo",
-		codeGenerator + "/cmd/informer-gen",
-		codeGenerator + "/cmd/lister-gen",
-		codeGenerator + "/cmd/register-gen",
-		codeGenerator + "/cmd/validation-gen",
-		"k8s.io/kube-openapi/cmd/openapi-gen",
+// CheckVendor returns an error if go commands read a directory vendor instead of go.mod.
+//
+// They then can't answer the kit's questions about modules, and refuse to build once go.mod has
+// changed.
+func CheckVendor(module string) error {
+	if _, err := os.Stat(filepath.Join(module, "vendor", "modules.txt")); err != nil || strings.Contains(os.Getenv("GOFLAGS"), "-mod=mod") {
+		return nil //nolint:nilerr // Without that file, Go ignores the directory.
 	}
+	return fmt.Errorf("%s has a directory vendor, which Go would read instead of go.mod: set GOFLAGS=-mod=mod for this command, and run \"go mod vendor\" afterwards", module)
 }
 
-// installTools installs missing generators in the user's cache. Their versions follow from the
-// module: k8s.io/code-generator has the version of its Kubernetes libraries, and pins everything
-// else in its go.mod and go.sum.
-func (g *generation) installTools(ctx context.Context) error {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return fmt.Errorf("there is no directory for the generators, set XDG_CACHE_HOME: %w", err)
-	}
-	g.tools = filepath.Join(cache, "restaurant-apiserver", "codegen-"+g.version)
-	if err := os.MkdirAll(g.tools, 0o750); err != nil {
-		return fmt.Errorf("there is no directory for the generators, set XDG_CACHE_HOME to one that can be written to: %w", err)
-	}
-	source, err := g.download(ctx, codeGenerator, g.version)
-	if err != nil {
-		return err
-	}
-	if err := g.install(ctx, source.Dir, generators()...); err != nil {
-		return err
-	}
-	// The go.sum of code-generator lacks checksums to build goimports.
-	imports, err := g.outside(ctx, source.Dir, "list", "-m", "-f={{.Path}}/cmd/goimports@{{.Version}}", "golang.org/x/tools")
-	if err != nil {
-		return err
-	}
-	if err := g.install(ctx, g.tools, strings.TrimSpace(string(imports))); err != nil {
-		return err
-	}
-	gogo, err := g.outside(ctx, source.Dir, "list", "-m", "-f={{.Version}}", "github.com/gogo/protobuf")
-	if err != nil {
-		return err
-	}
-	messages, err := g.download(ctx, "github.com/gogo/protobuf", strings.TrimSpace(string(gogo)))
-	g.gogo = messages.Dir
-	return err
-}
-
-// install installs missing programs, in the versions that a directory's go.mod has.
-func (g *generation) install(ctx context.Context, dir string, packages ...string) error {
-	var missing []string
-	for _, command := range packages {
-		name, _, _ := strings.Cut(path.Base(command), "@")
-		if _, err := os.Stat(filepath.Join(g.tools, name)); err != nil {
-			missing = append(missing, command)
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	g.progress(fmt.Sprintf("building %d generators of Kubernetes %s, once, which takes minutes", len(missing), g.version))
-	_, err := g.outside(ctx, dir, append([]string{"install", "-trimpath", "-ldflags=-s -w"}, missing...)...)
-	return err
-}
-
-// outside runs a go command outside of the module, without the module's flags and files.
-func (g *generation) outside(ctx context.Context, dir string, args ...string) ([]byte, error) {
-	command := g.newCommand(ctx, "go", args...)
-	command.Dir = dir
-	command.Env = append(command.Env, "GOBIN="+g.tools, "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
-	output, err := command.Output()
-	if err != nil {
-		err = fmt.Errorf("go %s: %w", strings.Join(args, " "), err)
-	}
-	return output, err
-}
-
-// downloaded has the directory of a downloaded module.
-type downloaded struct{ Dir, Error string }
-
-func (g *generation) download(ctx context.Context, module, version string) (downloaded, error) {
-	var files downloaded
-	output, err := g.outside(ctx, g.tools, "mod", "download", "-json", module+"@"+version)
-	if failed := json.Unmarshal(output, &files); failed != nil {
-		return files, errors.Join(err, failed)
-	}
-	if files.Error != "" {
-		return files, fmt.Errorf("%s %s can't be downloaded: %s", module, version, files.Error)
-	}
-	return files, err
-}
-
-// readGoMod reads the path of the module, and its version of Go. In a workspace, "go list" would
-// answer for all of its modules.
-func (g *generation) readGoMod(ctx context.Context) error {
+// readVersions reads the path of the module, and its versions of Go and of the Kubernetes libraries.
+func (g *generation) readVersions(ctx context.Context) error {
+	// In a workspace, "go list" would answer for all of its modules.
 	output, err := g.capture(ctx, "mod", "edit", "-json")
 	if err != nil {
 		return fmt.Errorf("%s is no Go module: %w", g.Module, err)
@@ -142,14 +56,134 @@ func (g *generation) readGoMod(ctx context.Context) error {
 		return err
 	}
 	g.name, g.goVersion = file.Module.Path, file.Go
+	output, err = g.capture(ctx, "list", "-m", "-f={{.Version}}", "k8s.io/apimachinery")
+	if err != nil {
+		return fmt.Errorf("the module does not need k8s.io/apimachinery: run \"go mod tidy\" in %s: %w", g.Module, err)
+	}
+	g.version = strings.TrimSpace(string(output))
 	return nil
 }
 
-// list returns the output of "go list -m" for a module that this one needs.
-func (g *generation) list(ctx context.Context, format, module string) (string, error) {
-	output, err := g.capture(ctx, "list", "-m", "-f="+format, module)
-	if err != nil {
-		return "", fmt.Errorf("the module does not need %s: run \"go mod tidy\" in %s: %w", module, g.Module, err)
+// generators returns the programs that generate code, and protoc-gen-gogo, which one of them runs.
+func generators() []string {
+	programs := []string{"k8s.io/kube-openapi/cmd/openapi-gen"}
+	for _, name := range []string{
+		"applyconfiguration-gen", "client-gen", "conversion-gen", "deepcopy-gen", "defaulter-gen", "go-to-protobuf",
+		"go-to-protobuf/protoc-gen-gogo", "informer-gen", "lister-gen", "register-gen", "validation-gen",
+	} {
+		programs = append(programs, codeGenerator+"/cmd/"+name)
 	}
-	return strings.TrimSpace(string(output)), nil
+	return programs
+}
+
+// installTools installs the generators in the user's cache, unless they are there. Their versions follow from the
+// module: k8s.io/code-generator has the version of its Kubernetes libraries, and pins everything else in its go.mod.
+func (g *generation) installTools(ctx context.Context) error {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return fmt.Errorf("there is no directory for the generators, set XDG_CACHE_HOME: %w", err)
+	}
+	g.tools = filepath.Join(cache, "restaurant-apiserver", "generators-"+g.version)
+	if _, err := os.Stat(g.tools); err == nil {
+		return nil
+	}
+	g.progress(fmt.Sprintf("building the generators of Kubernetes %s, once, which takes minutes", g.version))
+	err = os.MkdirAll(filepath.Dir(g.tools), 0o750)
+	part := ""
+	if err == nil {
+		part, err = os.MkdirTemp(filepath.Dir(g.tools), "part-")
+	}
+	if err != nil {
+		return fmt.Errorf("there is no directory for the generators, set XDG_CACHE_HOME to one that can be written to: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(part) }()
+	if err := g.installInto(ctx, part); err != nil {
+		return err
+	}
+	// Another process may have been faster.
+	if err := os.Rename(part, g.tools); err != nil && !os.IsExist(err) {
+		return err
+	}
+	return nil
+}
+
+func (g *generation) installInto(ctx context.Context, dir string) error {
+	source, err := g.download(ctx, dir, codeGenerator+"@"+g.version)
+	if err != nil {
+		return err
+	}
+	install := []string{"install", "-trimpath", "-ldflags=-s -w"}
+	if _, err := g.outside(ctx, dir, source, slices.Concat(install, generators())...); err != nil {
+		return err
+	}
+	pinned, err := g.outside(ctx, dir, source, "list", "-m", "-f={{.Version}}", "github.com/gogo/protobuf", "golang.org/x/tools")
+	if err != nil {
+		return err
+	}
+	gogoVersion, toolsVersion, _ := strings.Cut(strings.TrimSpace(string(pinned)), "\n")
+	// The go.sum of code-generator lacks checksums to build goimports.
+	if _, err := g.outside(ctx, dir, dir, append(install, "golang.org/x/tools/cmd/goimports@"+toolsVersion)...); err != nil {
+		return err
+	}
+	messages, err := g.download(ctx, dir, "github.com/gogo/protobuf@"+gogoVersion)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(messages, "gogoproto/gogo.proto"))
+	if err != nil {
+		return err
+	}
+	return ReplaceFile(filepath.Join(dir, "github.com/gogo/protobuf/gogoproto/gogo.proto"), text)
+}
+
+// download returns the directory of a downloaded module.
+func (g *generation) download(ctx context.Context, dir, module string) (string, error) {
+	output, err := g.outside(ctx, dir, dir, "mod", "download", "-json", module)
+	var files struct{ Dir, Error string }
+	if json.Unmarshal(output, &files) == nil && files.Error != "" {
+		err = fmt.Errorf("%s can't be downloaded: %s", module, files.Error)
+	}
+	return files.Dir, err
+}
+
+// outside runs a go command in a directory, without the module's flags and files. It installs programs in bin.
+func (g *generation) outside(ctx context.Context, bin, dir string, args ...string) ([]byte, error) {
+	command := g.newCommand(ctx, "go", args...)
+	command.Dir = dir
+	command.Env = append(command.Env, "GOBIN="+bin, "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
+	output, err := g.output(command)
+	if err != nil {
+		err = fmt.Errorf("go %s: %w", strings.Join(args, " "), err)
+	}
+	return output, err
+}
+
+// capture returns the output of a go command in the module.
+func (g *generation) capture(ctx context.Context, args ...string) ([]byte, error) {
+	return g.output(g.newCommand(ctx, "go", args...))
+}
+
+// output returns the output of a command, and prints its messages.
+func (g *generation) output(command *exec.Cmd) ([]byte, error) {
+	var complaints bytes.Buffer
+	command.Stderr = &complaints
+	output, err := command.Output()
+	g.print(complaints.Bytes())
+	return output, err
+}
+
+// command runs a program in the module, and prints its output.
+func (g *generation) command(ctx context.Context, name string, args ...string) error {
+	output, err := g.newCommand(ctx, name, args...).CombinedOutput()
+	g.print(output)
+	return err
+}
+
+// newCommand returns a command in the module that finds the generators by name.
+func (g *generation) newCommand(ctx context.Context, name string, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, name, args...)
+	command.Dir = g.Module
+	path := []string{g.file(protoWork + "/bin"), g.tools, os.Getenv("PATH")}
+	command.Env = append(os.Environ(), "PATH="+strings.Join(path, string(os.PathListSeparator)))
+	return command
 }

@@ -171,23 +171,20 @@ func (e *exporter) version(d registry.Description, gvk schema.GroupVersionKind) 
 	}
 	var scale *apiextensionsv1.CustomResourceSubresourceScale
 	if d.Features.StatusReplicas != nil {
-		scale, err = p.scale()
+		scale = p.scale()
 	} else if kept != nil && kept.Subresources != nil {
 		scale = kept.Subresources.Scale
 	}
-	if err != nil {
-		return nil, err
+	if scale != nil && version.Subresources == nil {
+		version.Subresources = &apiextensionsv1.CustomResourceSubresources{}
 	}
 	if scale != nil {
-		if version.Subresources == nil {
-			version.Subresources = &apiextensionsv1.CustomResourceSubresources{}
-		}
 		version.Subresources.Scale = scale
 	}
 	if kept != nil && len(d.Features.Columns) == 0 {
 		version.AdditionalPrinterColumns = slices.Clone(kept.AdditionalPrinterColumns)
-	} else if version.AdditionalPrinterColumns, err = p.columns(); err != nil {
-		return nil, err
+	} else {
+		version.AdditionalPrinterColumns = p.columns()
 	}
 	version.SelectableFields = p.selectable()
 	return version, nil

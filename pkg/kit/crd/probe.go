@@ -53,33 +53,28 @@ type probe struct {
 
 const moment = "2001-02-03T04:05:06Z"
 
+// adder adds a probe with a value in a field.
+type adder func(path, column string, value any, fields ...string)
+
 // probes returns an object for each field.
-func (p *prober) probes() (probes []probe, err error) {
-	add := func(path, column string, value any, fields ...string) error {
+func (p *prober) probes() (probes []probe) {
+	add := func(path, column string, value any, fields ...string) {
 		object := map[string]any{}
-		if err := unstructured.SetNestedField(object, value, fields...); err != nil {
-			return err
+		// Nothing is in the way of the field.
+		_ = unstructured.SetNestedField(object, value, fields...)
+		// Not everything that the schema allows can be converted. A field that can't be tried out is not found.
+		if internal, err := p.internal(object); err == nil {
+			probes = append(probes, probe{path: path, value: fmt.Sprint(value), column: column, object: internal})
 		}
-		internal, err := p.internal(object)
-		if err != nil {
-			// Not everything that the schema allows can be converted.
-			return nil //nolint:nilerr // A field that can't be tried out is not found.
-		}
-		probes = append(probes, probe{path: path, value: fmt.Sprint(value), column: column, object: internal})
-		return nil
 	}
-	if err := add(".metadata.name", "string", "probe", "metadata", "name"); err != nil {
-		return nil, err
-	}
-	if err := add(".metadata.creationTimestamp", "date", moment, "metadata", "creationTimestamp"); err != nil {
-		return nil, err
-	}
-	return probes, p.walk(p.schema, nil, add)
+	add(".metadata.name", "string", "probe", "metadata", "name")
+	add(".metadata.creationTimestamp", "date", moment, "metadata", "creationTimestamp")
+	p.walk(p.schema, nil, add)
+	return probes
 }
 
-// walk calls a function with a value for each field with a single value, and for the fields of
-// conditions of all known types.
-func (p *prober) walk(s *props, fields []string, add func(path, column string, value any, fields ...string) error) error {
+// walk adds a probe for each field with a single value, and for the fields of conditions of all known types.
+func (p *prober) walk(s *props, fields []string, add adder) {
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		if len(fields) == 0 && (name == "metadata" || name == "apiVersion" || name == "kind") {
 			continue
@@ -87,46 +82,38 @@ func (p *prober) walk(s *props, fields []string, add func(path, column string, v
 		property := s.Properties[name]
 		at := append(slices.Clone(fields), name)
 		path := "." + strings.Join(at, ".")
-		var err error
 		switch {
 		case property.XIntOrString:
-			err = add(path, "string", "7", at...)
+			add(path, "string", "7", at...)
 		case property.Type == "string" && property.Format == "date-time":
-			err = add(path, "date", moment, at...)
+			add(path, "date", moment, at...)
 		case property.Type == "string" && len(property.Enum) > 0:
 			var value *string
 			// Null may be among the values.
 			if json.Unmarshal(property.Enum[len(property.Enum)-1].Raw, &value) == nil && value != nil {
-				err = add(path, "string", *value, at...)
+				add(path, "string", *value, at...)
 			}
 		case property.Type == "string" && property.Format == "":
-			err = add(path, "string", "probe", at...)
+			add(path, "string", "probe", at...)
 		case property.Type == "integer":
-			err = add(path, "integer", int64(7), at...)
+			add(path, "integer", int64(7), at...)
 		case property.Type == "boolean":
-			err = add(path, "boolean", true, at...)
+			add(path, "boolean", true, at...)
 		case property.Type == "object":
-			err = p.walk(&property, at, add)
+			p.walk(&property, at, add)
 		case name == "conditions" && property.Type == "array":
-			err = p.conditions(at, add)
-		}
-		if err != nil {
-			return err
+			p.conditions(at, add)
 		}
 	}
-	return nil
 }
 
-func (p *prober) conditions(fields []string, add func(path, column string, value any, fields ...string) error) error {
+func (p *prober) conditions(fields []string, add adder) {
 	for _, kind := range slices.Compact(slices.Sorted(slices.Values(p.constants))) {
 		for _, field := range []string{"status", "reason", "message"} {
-			condition := map[string]any{"type": kind, field: "probe"}
-			if err := add(fmt.Sprintf(".%s[?(@.type==%q)].%s", strings.Join(fields, "."), kind, field), "string", []any{condition}, fields...); err != nil {
-				return err
-			}
+			path := fmt.Sprintf(".%s[?(@.type==%q)].%s", strings.Join(fields, "."), kind, field)
+			add(path, "string", []any{map[string]any{"type": kind, field: "probe"}}, fields...)
 		}
 	}
-	return nil
 }
 
 // internal converts an object of the version, without defaults.
@@ -181,11 +168,8 @@ func (p *prober) find(probes []probe, of func(runtime.Object) string) (found pro
 }
 
 // columns returns the columns that show one field unchanged.
-func (p *prober) columns() (columns []apiextensionsv1.CustomResourceColumnDefinition, err error) {
-	probes, err := p.probes()
-	if err != nil {
-		return nil, err
-	}
+func (p *prober) columns() (columns []apiextensionsv1.CustomResourceColumnDefinition) {
+	probes := p.probes()
 	for i, column := range p.features.Columns {
 		found, ok := p.find(probes, func(o runtime.Object) string { return fmt.Sprint(p.features.Cells(o)[i]) })
 		switch {
@@ -197,7 +181,7 @@ func (p *prober) columns() (columns []apiextensionsv1.CustomResourceColumnDefini
 			})
 		}
 	}
-	return columns, nil
+	return columns
 }
 
 func description(column metav1.TableColumnDefinition) string {
@@ -227,20 +211,17 @@ func (p *prober) selectable() (fields []apiextensionsv1.SelectableField) {
 	return fields
 }
 
-// scale returns the paths of the fields that /scale shows.
-func (p *prober) scale() (*apiextensionsv1.CustomResourceSubresourceScale, error) {
-	probes, err := p.probes()
-	if err != nil {
-		return nil, err
-	}
+// scale returns the paths of the fields that /scale shows, or nil.
+func (p *prober) scale() *apiextensionsv1.CustomResourceSubresourceScale {
+	probes := p.probes()
 	replicas, ok := p.find(probes, func(o runtime.Object) string { return fmt.Sprint(p.features.StatusReplicas(o)) })
 	if !ok {
 		p.finding(fmt.Sprintf("%s %s: no field is the observed number of replicas, so that there is no /scale", p.gvk.Version, p.gvk.Kind))
-		return nil, nil
+		return nil
 	}
 	scale := &apiextensionsv1.CustomResourceSubresourceScale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: replicas.path}
 	if selector, ok := p.find(probes, p.features.Selector); ok {
 		scale.LabelSelectorPath = &selector.path
 	}
-	return scale, nil
+	return scale
 }

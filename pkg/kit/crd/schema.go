@@ -31,10 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/cel"
 	"k8s.io/kube-openapi/pkg/common"
-	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/kube-openapi/pkg/validation/validate"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
 
 type (
@@ -81,6 +78,9 @@ func (c *converter) root(model string) (*props, error) {
 	return root, nil
 }
 
+// quantityPattern is controller-gen's pattern for a resource.Quantity.
+const quantityPattern = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
+
 // durationPattern matches the durations that metav1.Duration reads.
 const durationPattern = `^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 
@@ -98,7 +98,7 @@ func (c *converter) model(name, path string) (*props, error) {
 	case metav1.Duration{}.OpenAPIModelName():
 		return &props{Type: "string", Pattern: durationPattern}, nil
 	case resource.Quantity{}.OpenAPIModelName():
-		return &props{XIntOrString: true, Pattern: codegen.QuantityPattern}, nil
+		return &props{XIntOrString: true, Pattern: quantityPattern}, nil
 	}
 	definition, found := c.models[name]
 	if !found {
@@ -111,13 +111,21 @@ func (c *converter) model(name, path string) (*props, error) {
 	c.within = append(c.within, name)
 	defer func() { c.within = c.within[:len(c.within)-1] }()
 	own, isOwn := strings.CutPrefix(name, c.prefix)
-	made, err := c.schema(&definition.Schema, path, func(field string) []string {
+	made := &props{}
+	// Both types are schemas in JSON.
+	raw, err := json.Marshal(definition.Schema)
+	if err == nil {
+		err = json.Unmarshal(raw, made)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := c.resolve(made, path, func(field string) []string {
 		if isOwn {
 			return c.tags.fields[own][field]
 		}
 		return nil
-	})
-	if err != nil {
+	}); err != nil {
 		return nil, err
 	}
 	if _, isStruct := c.tags.fields[own]; made.Type == "object" && made.Properties == nil && made.AdditionalProperties == nil && (!isOwn || !isStruct) {
@@ -138,123 +146,99 @@ func (c *converter) model(name, path string) (*props, error) {
 	return made, nil
 }
 
-// schema converts a schema. The tags are those of its properties.
-func (c *converter) schema(s *spec.Schema, path string, tags func(field string) []string) (*props, error) {
+// resolve replaces a schema that refers to a definition, and those within it. The tags are those of its properties.
+func (c *converter) resolve(s *props, path string, tags func(field string) []string) error {
 	if ref := reference(s); ref != "" {
 		made, err := c.model(ref, path)
-		if err == nil && s.Description != "" {
-			made.Description = s.Description
+		if err != nil {
+			return err
 		}
-		return made, err
+		made.Description = cmp.Or(s.Description, made.Description)
+		*s = *made
+		c.present[s] = c.present[made]
+		return nil
 	}
-	made := &props{Description: s.Description, Format: s.Format}
 	if len(s.OneOf) > 0 || s.Format == "int-or-string" {
 		// This is a number or a string, such as an IntOrString.
-		made.Format, made.XIntOrString = "", true
-		return made, nil
+		*s = props{Description: s.Description, XIntOrString: true}
+		return nil
 	}
-	if len(s.Type) == 1 {
-		made.Type = s.Type[0]
-	}
-	if made.Type == "" {
-		yes := true
-		made.XPreserveUnknownFields = &yes
-	}
-	if err := extensions(made, s.Extensions); err != nil {
-		return nil, err
-	}
-	for _, value := range s.Enum {
-		raw, err := json.Marshal(value)
-		if err != nil {
-			return nil, err
-		}
-		made.Enum = append(made.Enum, apiextensionsv1.JSON{Raw: raw})
+	if s.Type == "" {
+		s.XPreserveUnknownFields = anything().XPreserveUnknownFields
 	}
 	if s.Items != nil && s.Items.Schema != nil {
-		items, err := c.schema(s.Items.Schema, path+"[]", nil)
-		if err != nil {
-			return nil, err
+		if err := c.resolveElement(s.Items.Schema, path+"[]"); err != nil {
+			return err
 		}
-		c.requirePresence(items)
-		made.Items = &apiextensionsv1.JSONSchemaPropsOrArray{Schema: items}
 	}
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-		values, err := c.schema(s.AdditionalProperties.Schema, path+"{}", nil)
-		if err != nil {
-			return nil, err
+		if err := c.resolveElement(s.AdditionalProperties.Schema, path+"{}"); err != nil {
+			return err
 		}
-		c.requirePresence(values)
-		made.AdditionalProperties = &apiextensionsv1.JSONSchemaPropsOrBool{Allows: true, Schema: values}
 	}
-	return made, c.properties(made, s, path, tags)
+	return c.resolveProperties(s, path, tags)
 }
 
-// properties converts the fields of a struct.
-func (c *converter) properties(made *props, s *spec.Schema, path string, tags func(field string) []string) error {
-	required := slices.Clone(s.Required)
+// resolveElement resolves the schema of the elements of a list or a map.
+func (c *converter) resolveElement(s *props, path string) error {
+	s.Default = nil
+	err := c.resolve(s, path, nil)
+	c.requirePresence(s)
+	return err
+}
+
+// resolveProperties resolves the fields of a struct.
+func (c *converter) resolveProperties(s *props, path string, tags func(field string) []string) error {
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-		property, at := s.Properties[name], path+"."+name
-		field, err := c.schema(&property, at, nil)
-		if err != nil {
+		field, at := s.Properties[name], path+"."+name
+		value, isDuration := field.Default, reference(&field) == metav1.Duration{}.OpenAPIModelName()
+		field.Default = nil
+		if err := c.resolve(&field, at, nil); err != nil {
 			return err
 		}
 		var own []string
 		if tags != nil {
 			own = tags(name)
 		}
-		c.apply(field, own, at)
-		switch isRequired := slices.Contains(required, name); {
+		c.apply(&field, own, at)
+		switch isRequired := slices.Contains(s.Required, name); {
 		case isDefaulted(own):
 		case slices.Contains(own, "+k8s:required") && slices.Contains(own, "+optional"):
 			// Clients may leave it out, as admission fills it in.
-			c.addPresence(made, name, at, presence{sized: hasSize(field)})
+			c.addPresence(s, name, at, presence{sized: hasSize(&field)})
 		case slices.Contains(own, "+k8s:required") && !isRequired:
-			required = append(required, name)
+			s.Required = append(s.Required, name)
 			fallthrough
 		case slices.Contains(own, "+k8s:required"):
-			notEmpty(field)
+			notEmpty(&field)
 		}
 		// A struct is never missing in Go. If a client omits it, its required fields are missing.
-		if isEmptyObject(property.Default) {
-			if len(field.Required) > 0 && !slices.Contains(required, name) {
-				required = append(required, name)
+		if value != nil && string(value.Raw) == "{}" {
+			if len(field.Required) > 0 && !slices.Contains(s.Required, name) {
+				s.Required = append(s.Required, name)
 			}
 			// The default has to be valid by itself, so the struct around it requires the values.
-			for _, within := range c.present[field] {
-				c.addPresence(made, name, at, within)
+			for _, within := range c.present[&field] {
+				c.addPresence(s, name, at, within)
 			}
-			delete(c.present, field)
+			delete(c.present, &field)
 		}
-		c.requirePresence(field)
+		c.requirePresence(&field)
 		// Required fields have the default "" or 0 only because Go fields always have a value.
-		if property.Default != nil && (isDefaulted(own) || !slices.Contains(required, name)) {
-			value := property.Default
-			if reference(&property) == (metav1.Duration{}).OpenAPIModelName() && value != "" {
+		if value != nil && (isDefaulted(own) || !slices.Contains(s.Required, name)) {
+			field.Default = value
+			if isDuration && string(value.Raw) != `""` {
 				// Generators write the zero value of Go.
-				value = metav1.Duration{}.ToUnstructured()
+				field.Default = &apiextensionsv1.JSON{Raw: fmt.Appendf(nil, "%q", metav1.Duration{}.ToUnstructured())}
 			}
-			raw, err := json.Marshal(value)
-			if err != nil {
-				return err
-			}
-			field.Default = &apiextensionsv1.JSON{Raw: raw}
 		}
-		if made.Properties == nil {
-			made.Properties = map[string]props{}
-		}
-		made.Properties[name] = *field
+		s.Properties[name] = field
 	}
-	made.Required = required
 	return nil
 }
 
 func isDefaulted(tags []string) bool {
 	return slices.ContainsFunc(tags, func(tag string) bool { return strings.HasPrefix(tag, "+default=") })
-}
-
-func isEmptyObject(value any) bool {
-	object, ok := value.(map[string]any)
-	return ok && len(object) == 0
 }
 
 // hasSize reports whether an empty value of a field counts as missing.
@@ -306,34 +290,15 @@ func notEmpty(field *props) {
 }
 
 // reference returns the name of the definition that a schema refers to, or "".
-func reference(s *spec.Schema) string {
-	const prefix = "#/definitions/"
-	if name, found := strings.CutPrefix(s.Ref.String(), prefix); found {
-		return name
-	}
+func reference(s *props) string {
 	if len(s.AllOf) == 1 {
-		name, _ := strings.CutPrefix(s.AllOf[0].Ref.String(), prefix)
-		return name
+		s = &s.AllOf[0]
 	}
-	return ""
-}
-
-// extensions copies the settings for server-side apply.
-func extensions(made *props, all spec.Extensions) error {
-	raw, err := json.Marshal(all)
-	if err != nil {
-		return err
+	if s.Ref == nil {
+		return ""
 	}
-	var known struct {
-		ListType    *string  `json:"x-kubernetes-list-type"`
-		ListMapKeys []string `json:"x-kubernetes-list-map-keys"`
-		MapType     *string  `json:"x-kubernetes-map-type"`
-	}
-	if err := json.Unmarshal(raw, &known); err != nil {
-		return err
-	}
-	made.XListType, made.XListMapKeys, made.XMapType = known.ListType, known.ListMapKeys, known.MapType
-	return nil
+	name, _ := strings.CutPrefix(*s.Ref, "#/definitions/")
+	return name
 }
 
 // formats returns the CEL rules for formats of strings. The maximum length of each format bounds the

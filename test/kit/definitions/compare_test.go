@@ -23,9 +23,6 @@ import (
 	"math/big"
 	"regexp"
 	"slices"
-	"strings"
-
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
 // compareValues calls report with each difference of two values in JSON.
@@ -119,78 +116,3 @@ func kindOf(value any) string {
 	}
 	return fmt.Sprint(value)
 }
-
-// compareSchemas adds what two schemas demand differently, but for descriptions and messages.
-func compareSchemas(all differences, definition string, imported, exported *apiextensionsv1.JSONSchemaProps) {
-	here, there := map[[2]string]string{}, map[[2]string]string{}
-	flatten(here, "", imported)
-	flatten(there, "", exported)
-	keys := maps.Clone(here)
-	maps.Copy(keys, there)
-	for key := range keys {
-		a, isImported := here[key]
-		b, isExported := there[key]
-		if !isImported {
-			a = "nothing"
-		}
-		if !isExported {
-			b = "nothing"
-		}
-		if a != b {
-			all.add(difference{definition, key[0], "schema: " + key[1], "imported " + a + ", exported " + b}, "")
-		}
-	}
-}
-
-// flatten writes what a schema demands by path and keyword.
-func flatten(into map[[2]string]string, path string, schema *apiextensionsv1.JSONSchemaProps) {
-	plain := schema.DeepCopy()
-	plain.Description, plain.Properties, plain.Items, plain.AdditionalProperties = "", nil, nil, nil
-	slices.Sort(plain.Required)
-	if path == "" {
-		plain.Required = slices.DeleteFunc(plain.Required, func(name string) bool { return slices.Contains(ofKubernetes(), name) })
-	}
-	if plain.Type == "integer" {
-		plain.Minimum, plain.ExclusiveMinimum = inclusive(plain.Minimum, plain.ExclusiveMinimum, 1), false
-		plain.Maximum, plain.ExclusiveMaximum = inclusive(plain.Maximum, plain.ExclusiveMaximum, -1), false
-	}
-	for i, rule := range plain.XValidations {
-		plain.XValidations[i] = apiextensionsv1.ValidationRule{Rule: strings.Join(strings.Fields(rule.Rule), " ")}
-	}
-	slices.SortFunc(plain.Enum, func(a, b apiextensionsv1.JSON) int { return strings.Compare(string(a.Raw), string(b.Raw)) })
-	raw, err := json.Marshal(plain)
-	keywords := map[string]json.RawMessage{}
-	if err == nil {
-		err = json.Unmarshal(raw, &keywords)
-	}
-	if err != nil {
-		into[[2]string{path, "error"}] = err.Error()
-		return
-	}
-	for keyword, value := range keywords {
-		into[[2]string{path, keyword}] = string(value)
-	}
-	if schema.Items != nil && schema.Items.Schema != nil {
-		flatten(into, path+"[]", schema.Items.Schema)
-	}
-	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
-		flatten(into, path+"{}", schema.AdditionalProperties.Schema)
-	}
-	for name, property := range schema.Properties {
-		if path != "" || !slices.Contains(ofKubernetes(), name) {
-			flatten(into, path+"."+name, &property)
-		}
-	}
-}
-
-// inclusive is a bound that the next integer is.
-func inclusive(bound *float64, exclusive bool, next float64) *float64 {
-	if bound == nil || !exclusive {
-		return bound
-	}
-	moved := *bound + next
-	return &moved
-}
-
-// ofKubernetes are the fields that all objects have.
-func ofKubernetes() []string { return []string{"apiVersion", "kind", "metadata"} }

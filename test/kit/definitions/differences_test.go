@@ -36,7 +36,7 @@ type difference struct {
 	Definition string
 	// Path is that of a field in the schema.
 	Path string
-	// Change is what was different in the objects, or in the schema.
+	// Change is what was different in the objects.
 	Change string
 	// Verdict is what kube-apiserver and the server of the types make of it.
 	Verdict string

@@ -101,23 +101,3 @@ func run(t *testing.T, dir, name string, args ...string) error {
 	}
 	return nil
 }
-
-// export returns the definitions of a group's kinds by name.
-func (m *module) export(t *testing.T, group string) (map[string]*apiextensionsv1.CustomResourceDefinition, error) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "exported.yaml")
-	if err := m.run(t, "export", "crd", "--group="+group, "--file="+file); err != nil {
-		return nil, err
-	}
-	text, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer text.Close()
-	definitions, err := decode(text)
-	exported := map[string]*apiextensionsv1.CustomResourceDefinition{}
-	for _, definition := range definitions {
-		exported[definition.Name] = definition
-	}
-	return exported, err
-}

@@ -24,6 +24,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/conformance"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -41,13 +42,40 @@ func TestMain(m *testing.M) {
 	controlplane.Main(m, &cp, config)
 }
 
+// TestBread writes a bread in one version, and reads it in the other. The controller bakes it, the plugin keeps its
+// shelf for it, and tags and functions validate it.
 func TestBread(t *testing.T) {
-	breads := versioned.NewForConfigOrDie(cp.RESTConfig()).BakeryV1().Breads("default")
-	if _, err := breads.Create(t.Context(), &bakeryv1.Bread{ObjectMeta: metav1.ObjectMeta{Name: "rye"}}, metav1.CreateOptions{}); err != nil {
+	clients := versioned.NewForConfigOrDie(cp.RESTConfig())
+	breads := clients.BakeryV1().Breads("default")
+	rye := &bakeryv1alpha1.Bread{ObjectMeta: metav1.ObjectMeta{Name: "rye"}}
+	rye.Spec.Shelf, rye.Spec.Flours = "top", map[string]int32{"rye": 60, "wheat": 40}
+	if _, err := clients.BakeryV1alpha1().Breads("default").Create(t.Context(), rye, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	output, err := cp.Kubectl(t.Context(), "wait", "bread", "rye", "--for=jsonpath={.status.loaves}=1", "--timeout="+controlplane.Patience.String()).CombinedOutput()
 	if err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	read, err := breads.Get(t.Context(), "rye", metav1.GetOptions{})
+	if err != nil || len(read.Spec.Flours) != 2 {
+		t.Fatalf("%v: the flours are %v", err, read.Spec.Flours)
+	}
+
+	spelt := &bakeryv1.Bread{ObjectMeta: metav1.ObjectMeta{Name: "spelt"}}
+	spelt.Spec.Shelf = "top"
+	if _, err := breads.Create(t.Context(), spelt, metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "the shelf top has rye on it") {
+		t.Fatalf("the error is %v", err)
+	}
+	for patch, want := range map[string]string{
+		`{"spec": {"loaves": 101}}`:                              "must be less than or equal to 100",
+		`{"spec": {"flours": [{"name": "rye", "percent": 99}]}}`: "the percents must add up to 100",
+	} {
+		if _, err := breads.Patch(t.Context(), "rye", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
+			t.Fatalf("%s: the error is %v", patch, err)
+		}
+	}
+	output, err = cp.Kubectl(t.Context(), "get", "br,toppings", "--all-namespaces").CombinedOutput()
+	if err != nil || !strings.Contains(string(output), "rye") {
 		t.Fatalf("%v: %s", err, output)
 	}
 }

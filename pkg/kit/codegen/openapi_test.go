@@ -17,6 +17,7 @@ limitations under the License.
 package codegen
 
 import (
+	"go/format"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,7 +30,6 @@ import (
 	v1 "example.com/bakery/v1"
 	corev1 "k8s.io/api/core/v1"
 	resource "k8s.io/apimachinery/pkg/api/resource"
-	intstr "k8s.io/apimachinery/pkg/util/intstr"
 	common "k8s.io/kube-openapi/pkg/common"
 )
 
@@ -40,7 +40,6 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		corev1.Container{}.OpenAPIModelName():       schema_Container(ref),
 		corev1.Node{}.OpenAPIModelName():            schema_Node(ref),
 		corev1.PodSpec{}.OpenAPIModelName():         schema_PodSpec(ref),
-		intstr.IntOrString{}.OpenAPIModelName(): schema_IntOrString(ref),
 		resource.Quantity{}.OpenAPIModelName():  schema_Quantity(ref),
 	}
 }
@@ -58,15 +57,11 @@ func schema_Container(ref common.ReferenceCallback) common.OpenAPIDefinition {
 }
 
 func schema_Node(ref common.ReferenceCallback) common.OpenAPIDefinition {
-	return schema(ref(intstr.IntOrString{}.OpenAPIModelName()))
+	return schema(nil)
 }
 
 func schema_PodSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return schema(ref(corev1.Container{}.OpenAPIModelName()))
-}
-
-func schema_IntOrString(ref common.ReferenceCallback) common.OpenAPIDefinition {
-	return schema(nil)
 }
 
 func schema_Quantity(ref common.ReferenceCallback) common.OpenAPIDefinition {
@@ -109,8 +104,9 @@ func schema_PodSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 }
 `
 
-func TestPruneDefinitions(t *testing.T) {
-	pruned, err := pruneDefinitions([]byte(generatedDefinitions), []string{"example.com/bakery/v1"})
+// Unused imports are left to goimports.
+func TestPrune(t *testing.T) {
+	pruned, err := format.Source(prune([]byte(generatedDefinitions), []string{"example.com/bakery/v1"}))
 	require.NoError(t, err)
 	require.Equal(t, prunedDefinitions, string(pruned))
 }
