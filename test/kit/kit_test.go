@@ -140,6 +140,9 @@ func addCoreFields(t *testing.T, dir string) {
 		file := filepath.Join(dir, "pkg", "apis", "pastry", version, "person_types.go")
 		replace(t, file, file, fields)
 	}
+	// An empty list of a Pod is not told from none after a round trip.
+	fuzzer := filepath.Join(dir, "pkg", "apis", "pastry", "fuzzer", "person_fuzzer.go")
+	replace(t, fuzzer, fuzzer, strings.NewReplacer("c.FillNoCustom(spec)\n", "c.FillNoCustom(spec)\n\tspec.Template = nil\n"))
 	example := filepath.Join(dir, "artifacts", "examples", "pastry-person.yaml")
 	replace(t, example, example, strings.NewReplacer("spec:\n", "spec:\n  template: {spec: {containers: [{name: oven, image: oven:v1}]}}\n"))
 }
