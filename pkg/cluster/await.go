@@ -60,8 +60,8 @@ func Await(ctx context.Context, what string, check func(context.Context) error) 
 	return err
 }
 
-// Eventually returns when a try succeeds. If the context ends first, the error has that of the last try that the end has
-// not caused, and the cause of the end.
+// Eventually returns when a try succeeds. If the context ends first, the error is the last one that a try had by
+// itself, with the cause of the end.
 func Eventually(ctx context.Context, interval time.Duration, try func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {

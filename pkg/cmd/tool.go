@@ -39,7 +39,7 @@ import (
 // FormatJSON is the value of --output for programs.
 const FormatJSON = "json"
 
-// ServerFlags returns the flags of a server's command, those of its log included, in the
+// ServerFlags returns the flags of a server's command, the flags of its log included, in the
 // sections of --help.
 func ServerFlags(options *apiserver.Options, logging *logsapi.LoggingConfiguration) cliflag.NamedFlagSets {
 	sections := options.Flags()
@@ -56,7 +56,7 @@ func AddFlags(cmd *cobra.Command, sections cliflag.NamedFlagSets) {
 	cliflag.SetUsageAndHelpFunc(cmd, sections, width)
 }
 
-// AddToolFlags adds the flags of a tool to its command, and after them those of the server, whose
+// AddToolFlags adds the flags of a tool to its command, and after them the flags of the server, whose
 // options the tool takes.
 func AddToolFlags(cmd *cobra.Command, own *pflag.FlagSet, options *apiserver.Options) {
 	sections := cliflag.NamedFlagSets{}

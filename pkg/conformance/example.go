@@ -53,7 +53,7 @@ const (
 // Example is an object that the API accepts.
 type Example struct {
 	object *unstructured.Unstructured
-	// Changes are valid values of fields other than those of the object.
+	// Changes are valid values of fields other than the object's.
 	Changes []Change
 	// persists reports whether a dry run has created an object.
 	persists bool

@@ -52,7 +52,7 @@ func hostileChecks() []Check {
 	creating, applying := posting(asJSON), patching(types.ApplyPatchType, "&fieldManager=conformance&force=true")
 	replacing := place{verb: "update", method: http.MethodPut, path: "{object}?dryRun=All", kind: asJSON, body: "{text}"}
 	merging, jsonPatching := patching(types.MergePatchType, ""), patching(types.JSONPatchType, "")
-	// Options in a body replace those of the query, so that nothing may exist there.
+	// Options in a body replace the query's, so that nothing may exist there.
 	removing := place{verb: "delete", method: http.MethodDelete, path: "{object}-missing", kind: asJSON, body: "{text}"}
 	metadata := []string{`"labels":{"a b":"c"}`, `"labels":[1]`, `"annotations":{"a b":"c"}`, `"finalizers":["a b"]`, `"ownerReferences":[{}]`, `"creationTimestamp":"yesterday"`, `"generation":"x"`, `"name":"a/b"`, `"name":1`}
 	numbers := []string{"{nines}", "1e999999999", "1e-999999999", "-0", "0x10", "01", "18446744073709551616", "-9223372036854775809"}

@@ -180,7 +180,7 @@ func inJSON(value any) string {
 // Name returns the name of the check's object with a suffix.
 func (p *Probe) Name(suffix string) string { return p.ID + "-" + suffix }
 
-// Selector selects the check's objects, or those of them that also match other terms.
+// Selector selects the check's objects, or only those that also match other terms.
 func (p *Probe) Selector(terms ...string) Option {
 	return Query("labelSelector", strings.Join(append([]string{Label + "=" + p.ID}, terms...), ","))
 }
@@ -393,7 +393,7 @@ func (p *Probe) createNamespace(name string) error {
 }
 
 // Make creates an object of another kind, for example a policy, which is deleted after the check. The
-// YAML has placeholders like those of fmt.Sprintf. It ends the check as not offered if the run's
+// YAML has placeholders as fmt.Sprintf has. It ends the check as not offered if the run's
 // user may not create it.
 func (p *Probe) Make(manifest string, values ...any) {
 	object := &unstructured.Unstructured{}

@@ -48,8 +48,7 @@ const (
 
 // Options select the resources and the checks of a run.
 type Options struct {
-	// GroupVersions are examined with all of their resources. By default they are those of the
-	// examples.
+	// GroupVersions are examined with all of their resources. By default they are the examples'.
 	GroupVersions []schema.GroupVersion
 	// Resources, if not empty, narrow the run to resources with these names. Resources whose objects act on the whole
 	// cluster are only examined if they are named.

@@ -49,7 +49,7 @@ const (
 	metricsBytes = 8 << 20
 )
 
-// namespaced are the resources that are read in the server's namespace, and clusterScoped those of
+// namespaced are the resources that are read in the server's namespace, and clusterScoped the resources of
 // the cluster that affect requests for the groups.
 const (
 	namespaced = "pods.v1. services.v1. endpoints.v1. persistentvolumeclaims.v1. configmaps.v1. secrets.v1. serviceaccounts.v1. resourcequotas.v1. events.v1. " +

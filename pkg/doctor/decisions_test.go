@@ -56,7 +56,7 @@ func newAPIService(version string, group, priority int32) *apiregistrationv1.API
 	}
 }
 
-// The messages are those of kube-apiserver, with the command that goes with the fix.
+// The messages are kube-apiserver's, with the command that goes with the fix.
 func TestAnswerTo(t *testing.T) {
 	t.Parallel()
 	const get = `failing or missing response from https://10.0.0.1:443/apis/example.com/v1: Get "https://10.0.0.1:443/apis/example.com/v1": `

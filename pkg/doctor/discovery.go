@@ -103,7 +103,7 @@ func pathOf(apiService *apiregistrationv1.APIService) string {
 	return "/apis/" + apiService.Spec.Group + "/" + apiService.Spec.Version
 }
 
-// segment matches the names of resources and subresources, also those of metrics. They need no
+// segment matches the names of resources and subresources, also of metrics. They need no
 // escapes in a path. A name that it does not match is in no path and in no command.
 var segment = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
 

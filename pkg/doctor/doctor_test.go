@@ -222,7 +222,7 @@ func TestSkew(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A server may list Services, since it looks up those of webhooks, but not their endpoints.
+// A server may list Services, since it looks up the Services of webhooks, but not their endpoints.
 func TestResolveAsTheServer(t *testing.T) {
 	service := func(clusterIP string) *corev1.Service {
 		return &corev1.Service{

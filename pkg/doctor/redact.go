@@ -66,7 +66,7 @@ var (
 	shortWord  = regexp.MustCompile(`(?i)(?:^|[^a-z])(?:pass|sig)(?:$|[^a-z])`)
 	// harmless matches the end of names that tell where, how long or how many.
 	harmless = regexp.MustCompile(`(?i)(?:file|path|dir|names?|ref|url|ttl|seconds|timeout|duration|count|total|bytes|size|type|policy|mode)$|Secrets?Name`)
-	// plainVariable matches environment variables whose values help: those of Go, proxies, the pod
+	// plainVariable matches environment variables whose values help: of Go, proxies, the pod
 	// and the server's own flags.
 	plainVariable = regexp.MustCompile(`^(?:GOMEMLIMIT|GOMAXPROCS|GODEBUG|TZ|POD_[A-Z_]+|KUBERNETES_[A-Z_]+|(?:CRD_)?APISERVER_[A-Z_]+|(?i:https?|no)_(?i:proxy))$`)
 )

@@ -38,7 +38,7 @@ const (
 	newerReleases = 1
 )
 
-// checkVersion compares kube-apiserver's version with that of this server's
+// checkVersion compares the versions of kube-apiserver and of this server's
 // libraries.
 func (e *examination) checkVersion(ctx context.Context) []Finding {
 	content, err := e.kube.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx)

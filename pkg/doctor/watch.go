@@ -26,7 +26,7 @@ import (
 )
 
 // Watch repeats an examination with pauses until the context ends or report returns an error. It
-// reports all results first, and then those of checks with other results. Another status counts,
+// reports all results first, and then only checks whose results have changed. Another status counts,
 // and so does another cause of a warning or a failure. Other numbers in a cause do not count.
 func Watch(ctx context.Context, examine func(context.Context) ([]Result, error), pause time.Duration, report func([]Result) error) error {
 	known := map[string][]Result{}

@@ -126,7 +126,7 @@ func checkDepth(path string, pageSize int64, tx *bbolt.Tx) error {
 	})
 }
 
-// addBuckets reads all values, and describes those of etcd's keys.
+// addBuckets reads all values, and describes etcd's keys.
 func (s *Snapshot) addBuckets(tx *bbolt.Tx, visit func(string, []byte) error) error {
 	// A new database has no bucket of keys yet.
 	if tx.Bucket([]byte(metaBucket)) == nil {

@@ -42,7 +42,7 @@ const (
 	lockFile   = "lock"
 	socketFile = "etcd.sock"
 	dataDir    = "etcd"
-	// listenFile is the socket until it has its permissions. Its path is as long as that of
+	// listenFile is the socket until it has its permissions. Its path is as long as
 	// socketFile.
 	listenFile = dataDir + "/sock"
 	// newDir holds a member that is not complete yet.

@@ -148,7 +148,7 @@ func laterThanAll(revision int64, now time.Time) int64 {
 	return revision + restoreLead
 }
 
-// RestoreOnce replaces the directory by that of a snapshot. The old one is kept beside it, under a
+// RestoreOnce replaces the directory by the content of a snapshot. The old one is kept beside it, under a
 // name that ends with the revision. The restored database goes on with this revision.
 //
 // Once it has succeeded, the next call with the same revision returns false and changes nothing. So
@@ -170,7 +170,7 @@ func (c Config) RestoreOnce(revision int64, in io.Reader, total int64, progress 
 	})
 }
 
-// RestoreOnce is that of Config, for a member of a separate etcd. All members need the same snapshot
+// RestoreOnce does what Config.RestoreOnce does, for a member of a separate etcd. All members need the same snapshot
 // and the same revision, and none of them may run before each has been restored.
 func (m Member) RestoreOnce(revision int64, in io.Reader, total int64, progress Progress) (Snapshot, bool, error) {
 	return once(m.Dir, revision, func(dir string) (Snapshot, error) { return m.build(dir, revision, in, total, progress) })

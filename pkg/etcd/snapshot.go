@@ -46,7 +46,7 @@ const (
 
 // Snapshot describes a file that holds a database and its hash.
 type Snapshot struct {
-	// Revision is that of the last write.
+	// Revision is the revision of the last write.
 	Revision int64 `json:"revision"`
 	// Keys is how many keys there are.
 	Keys int `json:"keys"`
@@ -145,7 +145,7 @@ func WriteFile(path string, save func(io.Writer) error) (_ Snapshot, err error) 
 	return snapshot, rename(part.Name(), path)
 }
 
-// ReadFile verifies a snapshot and describes it. It passes every stored value to visit, those of
+// ReadFile verifies a snapshot and describes it. It passes every stored value to visit, values of
 // earlier revisions included, unless that is nil.
 func ReadFile(path string, progress Progress, visit func(key string, value []byte) error) (Snapshot, error) {
 	snapshot, err := readFile(path, progress, visit)

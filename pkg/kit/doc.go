@@ -21,11 +21,11 @@ limitations under the License.
 //   - the files of a kind (CreateKind), and of another version of it (CreateVersion)
 //   - subresources, reviews, admission plugins, controllers and webhooks (CreatePart)
 //
-// The directory templates has the files to write. Names in capitals stand for those of the group,
+// The directory templates has the files to write. Names in capitals stand for the names of the group,
 // the kind and the version. PREFIX stands for the name of a group that Init has not written. The
-// manifests are those of this repository's own server, with other names.
+// manifests are this repository's own, with other names.
 //
 // All commands can be repeated. Existing files are left alone, and reported if they differ from
-// the ones that would be written. Lists in Go files, such as that of the kinds, are found in the
+// the ones that would be written. Lists in Go files, such as the kinds, are found in the
 // syntax tree and get missing elements.
 package kit

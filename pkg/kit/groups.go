@@ -31,7 +31,7 @@ import (
 
 // apiGroup is an API group of a module.
 type apiGroup struct {
-	// Name is the group's name, Package that of its packages, and GoName the one in its clients.
+	// Name is the group's name, Package the name of its packages, and GoName the one in its clients.
 	Name, Package, GoName string
 }
 
@@ -131,7 +131,7 @@ func CreateGroup(ctx context.Context, dir, group, name string) (*Result, error) 
 	return m.finish()
 }
 
-// addGroup adds a group to those of the module, and returns it. An existing group keeps the name of
+// addGroup adds a group to the module, and returns it. An existing group keeps the name of
 // its packages. Another given name is an error.
 func (m *module) addGroup(added apiGroup, named bool) apiGroup {
 	for _, other := range m.Groups {

@@ -53,7 +53,7 @@ type ImportOptions struct {
 
 // imported has the values for the templates of an imported kind, besides its options.
 type imported struct {
-	// Root is the kind's struct, and Structs are those of its fields.
+	// Root is the kind's struct, and Structs are its fields' structs.
 	Root    *goStruct
 	Structs []*goStruct
 	// Spec has the fields besides the metadata and the status.
@@ -436,7 +436,7 @@ func (v *importedVersion) types() (all []string) {
 	return all
 }
 
-// writeImported writes the types of each version, and the internal types, which equal those of the preferred version.
+// writeImported writes the types of each version, and the internal types, which equal the preferred version's.
 func (m *module) writeImported(k *importedKind) {
 	m.choose(k.crd.Spec.Group)
 	m.Kind, m.Imported = k.options, &k.made

@@ -73,7 +73,7 @@ spec:
 	return file
 }
 
-// types are those of a file, from the spec on.
+// types returns the types of a file, from the spec on.
 func types(t *testing.T, dir, file string) string {
 	t.Helper()
 	_, text, found := strings.Cut(read(t, dir, file), "type BreadSpec struct {\n")

@@ -36,7 +36,7 @@ func TestImportedVersions(t *testing.T) {
 		v1, v1beta1, conversion string
 		// served is the value of the annotation of a definition that crd-apiserver serves.
 		served string
-		// field is that of v1beta1.
+		// field is the field in v1beta1.
 		field    string
 		findings []string
 		// declared is a part of the declaration or the roles.

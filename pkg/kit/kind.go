@@ -123,7 +123,7 @@ func CreateKind(ctx context.Context, target Target, kind KindOptions) (*Result, 
 }
 
 // checkVersionsOf refuses a kind that exists in other versions, or with other capitals. A new version has
-// to have the kind's fields, not those of the templates.
+// to have the kind's fields, not the templates'.
 func (m *module) checkVersionsOf(kind KindOptions) {
 	types := m.internal() + "/" + kind.Name.File() + "_types.go"
 	if !m.declares(m.internal(), string(kind.Name)) && m.exists(types) {
@@ -215,7 +215,7 @@ func (m *module) addToLists() {
 	m.listKind()
 }
 
-// listKind adds the kind to those of the group, and its roles to the manifests.
+// listKind adds the kind to the kinds of the group, and its roles to the manifests.
 func (m *module) listKind() {
 	m.edit("pkg/registry/"+m.Group.Package+"/kinds.go", editGo(func(s *source) { s.add(elements("Kinds"), string(m.Kind.Name)+"()", nil) }))
 	m.wireRole()

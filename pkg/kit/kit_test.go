@@ -165,7 +165,7 @@ func TestPlurals(t *testing.T) {
 	}
 }
 
-// Roles of kinds are beside those of the server.
+// Roles of kinds are beside the server's.
 func TestRolesOfKinds(t *testing.T) {
 	dir := newModule(t)
 	_, err := kit.CreateGroup(t.Context(), dir, "policy.example.com", "")

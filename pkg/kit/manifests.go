@@ -34,7 +34,7 @@ const (
 	ownNamespace = "restaurant-system"
 )
 
-// manifests writes those of this repository's own server, with the names of another. Manifests
+// manifests writes the manifests of this repository's own server, with the names of another. Manifests
 // of versions and kinds are added with these.
 func (w *writer) manifests(d *data, write func(name string, text []byte)) {
 	w.fail(fs.WalkDir(artifacts.Deploy, "deploy", func(file string, entry fs.DirEntry, err error) error {

@@ -114,7 +114,7 @@ func (d *data) VersionPriority() int { return versionPriority(d.Version) }
 type Target struct {
 	// Dir is the directory of the module.
 	Dir string
-	// Group is the name of the group, or that of its packages. It is optional in a module with one group.
+	// Group is the name of the group, or of its packages. It is optional in a module with one group.
 	Group string
 }
 

@@ -54,7 +54,7 @@ func checkGroup(group string) error {
 	return nil
 }
 
-// namesInCode returns the names that mean something in the code of templates: those of packages, variables and
+// namesInCode returns the names that mean something in the code of templates: names of packages, variables and
 // functions, and the predeclared ones. It also returns names in the code of generators.
 func namesInCode() map[string]bool {
 	names := map[string]bool{}
@@ -155,7 +155,7 @@ func checkVersion(version string) error {
 // compareVersions orders versions as clients prefer them: v2, v1, v1beta1, v1alpha1.
 func compareVersions(a, b string) int { return apiversion.CompareKubeAwareVersionStrings(b, a) }
 
-// versionPriority is for an APIService. The order of the numbers is that of compareVersions.
+// versionPriority is for an APIService. The numbers are in the order of compareVersions.
 func versionPriority(version string) int {
 	var major, stage, minor int
 	switch {

@@ -115,7 +115,7 @@ type schemaReader struct {
 	kind    string
 	names   *identifiers
 	structs []*goStruct
-	// findings say how the values of types differ from those of the schema, by the path of the field.
+	// findings say how the values of types differ from the values of the schema, by the path of the field.
 	findings []string
 }
 

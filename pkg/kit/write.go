@@ -103,7 +103,7 @@ func (r *Result) changed() bool {
 type writer struct {
 	// lists are files that later commands change.
 	lists []string
-	// stopped returns an error once nothing may be written any more, such as that of a canceled context.
+	// stopped returns an error once nothing may be written any more, such as the one of a canceled context.
 	stopped func() error
 	// err is the first error.
 	err error

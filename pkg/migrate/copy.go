@@ -207,7 +207,7 @@ const (
 	fewChanges = 100
 )
 
-// keyOf returns the key of an object among those of its resource.
+// keyOf returns the key of an object among the objects of its resource.
 func keyOf(object metav1.Object) string { return cache.MetaObjectToName(object).String() }
 
 // clientOf returns a client for an object, and its name.

@@ -50,7 +50,7 @@ func (m *Migration) Finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A client that still watches the copies would take their deletion for that of the objects.
+	// A client that still watches the copies would take their deletion for a deletion of the objects.
 	if err := wait(ctx, time.Until(m.state.Switched.Add(endOfWatches))); err != nil {
 		return err
 	}

@@ -223,7 +223,7 @@ func (m *Migration) Abort(ctx context.Context) error {
 func (m *Migration) resumeSwitching(ctx context.Context, d direction) error { return d.raise(ctx) }
 
 // Abandoned reports whether a migration keeps clients from writing, or has changed the definitions,
-// although its process has ended. The key is that of the migration's state in the server's etcd.
+// although its process has ended. The key is where the migration's state is in the server's etcd.
 func Abandoned(ctx context.Context, etcd *clientv3.Client, stateKey string) (bool, error) {
 	_, abandoned, err := (&Migration{config: Config{Etcd: etcd, StateKey: stateKey}}).abandoned(ctx)
 	return abandoned, err

@@ -57,7 +57,7 @@ import (
 type scene struct {
 	// definition and object are JSON, or empty for none.
 	definition, object string
-	// revision is that of kube-apiserver's etcd.
+	// revision is kube-apiserver's etcd's.
 	revision   string
 	store      keys.Objects
 	apiService *apiregistrationv1.APIService

@@ -48,7 +48,7 @@ type State struct {
 	Definitions map[string]Digest `json:"definitions,omitempty"`
 	// Objects are the numbers of objects in the last comparison of all, by resource.
 	Objects map[string]int `json:"objects,omitempty"`
-	// Revisions are those of the last comparison that found all objects equal, by resource. They
+	// Revisions are from the last comparison that found all objects equal, by resource. They
 	// are revisions of the etcd that the objects move from.
 	Revisions map[string]string `json:"revisions,omitempty"`
 	// Finalized are the objects, as resource/namespace/name, that had finalizers when
@@ -62,14 +62,14 @@ type State struct {
 	// NewUIDs are the objects, as resource/namespace/name, that have got another UID on the
 	// way back: at most as many as an error can name.
 	NewUIDs []string `json:"newUIDs,omitempty"`
-	// Conversions are those of the definitions before they got BypassVersion, by their names.
+	// Conversions are what the definitions had before they got BypassVersion, by their names.
 	Conversions map[string]*apiextensionsv1.CustomResourceConversion `json:"conversions,omitempty"`
 	// Registered are the specs of the APIServices from before the objects began to move back, by
 	// name.
 	Registered map[string]apiregistrationv1.APIServiceSpec `json:"registered,omitempty"`
 	// Service is the namespace and the name of the server's Service that the objects have moved to.
 	Service string `json:"service,omitempty"`
-	// Prefixes are those of the copies in the server's etcd. Definitions of some may be gone by now.
+	// Prefixes begin the keys of the copies in the server's etcd. Definitions of some may be gone by now.
 	Prefixes []string `json:"prefixes,omitempty"`
 	// Progress is how far the present pass over all objects is, and set by Status only.
 	Progress *Progress `json:"progress,omitempty"`

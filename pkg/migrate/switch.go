@@ -371,7 +371,7 @@ func (m *Migration) available(ctx context.Context, name string) error {
 	if apiService.Spec.Service == nil {
 		return fmt.Errorf("the APIService %s does not lead to the server", name)
 	}
-	// Right after the switch the condition is still that of kube-apiserver's own version.
+	// Right after the switch the condition is still about kube-apiserver's own version.
 	condition := cluster.Availability(apiService)
 	if condition.Reason == "" || condition.Reason == cluster.LocalReason {
 		return fmt.Errorf("kube-apiserver has not asked the server of %s yet", name)

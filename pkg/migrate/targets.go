@@ -173,7 +173,7 @@ func (atServer) encode(move move, object *unstructured.Unstructured) (wanted, er
 	return wanted{content: contentOf(data), data: data}, nil
 }
 
-// notable returns true for objects with finalizers. No controller removes those of the copies that
+// notable returns true for objects with finalizers. No controller removes the finalizers of copies that
 // stay behind.
 func (atServer) notable(object *unstructured.Unstructured, _ *held) bool {
 	return len(object.GetFinalizers()) > 0

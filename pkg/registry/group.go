@@ -93,7 +93,7 @@ type Features struct {
 	// Columns are the columns of the table, and Cells returns a row.
 	Columns []metav1.TableColumnDefinition
 	Cells   func(runtime.Object) []any
-	// Fields are the field selectors that have one value for each object, besides those of the
+	// Fields are the field selectors that have one value for each object, besides the selectors of the
 	// metadata.
 	Fields map[string]func(runtime.Object) string
 	// Validates is true if there are rules in Go.

@@ -46,7 +46,7 @@ type tableConvertor[O Object] []Column[O]
 
 var _ rest.TableConvertor = tableConvertor[Object]{}
 
-// table prints objects in the columns of the kind, or in those of its
+// table prints objects in the columns of the kind, or of its
 // Definition.
 func (s strategy[O]) table() rest.TableConvertor {
 	if s.kind.Definition != nil && len(s.kind.Columns) == 0 {

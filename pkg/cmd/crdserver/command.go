@@ -35,7 +35,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/crdserver"
 )
 
-// NewCommand returns the command of a server of this name, and below it those of its tools.
+// NewCommand returns the command of a server of this name, and below it the commands of its tools.
 func NewCommand(ctx context.Context, name string) *cobra.Command {
 	options := &crdserver.Options{}
 	cmd := server.NewCommandWithBase(ctx, name, options.Base())

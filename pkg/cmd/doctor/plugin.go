@@ -73,7 +73,7 @@ func NewPlugin() *cobra.Command {
 	return tool.AsTool(cmd)
 }
 
-// completions returns the names with a prefix of APIServices that lead to a server, each with that of its
+// completions returns the names with a prefix of APIServices that lead to a server, each with the name of its
 // Service.
 func completions(ctx context.Context, config clientcmd.ClientConfig, prefix string) (names []cobra.Completion, err error) {
 	cluster, err := config.ClientConfig()

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package server has the command of an API server, and below it those of its tools.
+// Package server has the command of an API server, and below it the commands of its tools.
 package server
 
 import (
@@ -137,7 +137,7 @@ func run(ctx context.Context, options *apiserver.Options, logging *logsapi.Loggi
 	return server.Run(ctx)
 }
 
-// leaveMemory lowers the runtime's limit to nine tenths of GOMEMLIMIT, which is that of a
+// leaveMemory lowers the runtime's limit to nine tenths of GOMEMLIMIT, the limit of a
 // container. The runtime does not count all memory. Under load, it exceeds its limit by some
 // percent before it has collected enough garbage.
 func leaveMemory() {

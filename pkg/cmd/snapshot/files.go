@@ -85,7 +85,7 @@ func prune(dir string, keep int) error {
 	return errors.Join(errs...)
 }
 
-// readObjects reads every stored value of a snapshot, and counts those of each resource.
+// readObjects reads every stored value of a snapshot, and counts the objects of each resource.
 func readObjects(file string, progress etcd.Progress, verify func(string, []byte) (string, error)) (etcd.Snapshot, map[string]int, error) {
 	objects := map[string]int{}
 	var errs []error

@@ -40,18 +40,18 @@ const (
 
 // HistoryKey returns the key in etcd of the revision at the end of a move of a group's objects, from
 // or to another etcd. The value is a decimal number. When it changes, the server ends all watches that
-// began earlier. It answers watches from an earlier revision with 410 Gone. The prefix is that of all
+// began earlier. It answers watches from an earlier revision with 410 Gone. The prefix begins all
 // keys of the server.
 func HistoryKey(prefix, group string) string { return path.Join("/", prefix, "history") + "/" + group }
 
 // Objects says where and how a server stores the objects of a resource.
 type Objects struct {
 	schema.GroupResource
-	// Kind is that of the objects.
+	// Kind is the kind of the objects.
 	Kind string
 	// Namespaced objects have their namespace in their key.
 	Namespaced bool
-	// Servers are the addresses of the etcd that has the objects, if it is not that of all others.
+	// Servers are the addresses of the etcd that has the objects, if it is not the same as for all others.
 	Servers []string
 	// Versions are those that serve the resource, the preferred one first.
 	Versions []string

@@ -80,7 +80,7 @@ func (w writer) OptimisticPut(ctx context.Context, key string, value []byte, rev
 // for another reason.
 func missing(required []requirement, answer *clientv3.TxnResponse) error {
 	var errs []error
-	at := 1 // The first answer is that of the object itself.
+	at := 1 // The first answer is about the object itself.
 	for _, requirement := range required {
 		var absent []types.NamespacedName
 		for _, name := range requirement.names {

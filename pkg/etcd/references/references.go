@@ -55,7 +55,7 @@ const usesDir = "uses/"
 // References keeps the references between the objects of one etcd.
 type References struct {
 	client *clientv3.Client
-	// prefix is that of all keys, and ends with a slash.
+	// prefix begins all keys, and ends with a slash.
 	prefix string
 
 	mu sync.RWMutex
@@ -80,7 +80,7 @@ func (r *References) object(resource schema.GroupResource, name types.Namespaced
 	return r.prefix + path.Join(resource.Group, resource.Resource, name.Namespace, name.Name)
 }
 
-// use returns the key whose revision is that of the last write that required an object.
+// use returns the key whose revision tells the last write that required an object.
 func (r *References) use(object string) string {
 	return r.prefix + usesDir + strings.TrimPrefix(object, r.prefix)
 }
@@ -103,7 +103,7 @@ type contextKey struct{}
 type write struct {
 	*References
 
-	mu       sync.Mutex // not that of the References
+	mu       sync.Mutex // of this write only
 	required map[schema.GroupResource]requirement
 	checks   map[string]*check // by the key of the object
 }
@@ -125,7 +125,7 @@ type check struct {
 }
 
 // Require makes the write of the admitted object fail unless these objects of a resource exist at that very moment.
-// The error is that of missing. The names replace those of an earlier call for the resource, since admission runs
+// The error is the one of missing. The names replace the names of an earlier call for the resource, since admission runs
 // again after a conflict. So call it even with no names, from the Validate of a plugin for creations and updates.
 //
 // A write that requires more than MaxRequired in all is refused. Outside of a request, or for objects in another etcd,
@@ -171,7 +171,7 @@ func Unused(ctx context.Context, resource schema.GroupResource, name types.Names
 	return nil
 }
 
-// requirements are those of the request's write.
+// requirements returns what the request's write requires.
 func requirements(ctx context.Context) []requirement {
 	w, ok := ctx.Value(contextKey{}).(*write)
 	if !ok {

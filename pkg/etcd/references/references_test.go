@@ -94,7 +94,7 @@ func newWorkshop(t *testing.T) workshop {
 
 func (w workshop) request() context.Context { return w.withWrite(w.test.Context()) }
 
-// revision is that of a key, or 0.
+// revision returns the revision of a key, or 0.
 func (w workshop) revision(key string) int64 {
 	w.test.Helper()
 	response, err := w.storage.Get(w.test.Context(), key, kubernetes.GetOptions{})

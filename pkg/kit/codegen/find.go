@@ -46,7 +46,7 @@ type Group struct {
 	Domain string
 	// GoName is the group's name in clients, from the tag +groupGoName, or empty.
 	GoName string
-	// Internal is true if the directory has internal types, besides those of versions.
+	// Internal is true if the directory has internal types, besides the types of versions.
 	Internal bool
 	// Versions are the versions of the group, the preferred one first.
 	Versions []Version

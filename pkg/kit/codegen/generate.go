@@ -45,7 +45,7 @@ type Config struct {
 	NoProtobuf, NoClients bool
 	// Whole also compiles the code that is not generated, and the tests, before Generate succeeds.
 	Whole bool
-	// Output gets progress messages, also those of the generators.
+	// Output gets progress messages, also the generators'.
 	Output io.Writer
 }
 
@@ -109,7 +109,7 @@ func Generate(ctx context.Context, config Config) error {
 // generation is one run for one module.
 type generation struct {
 	Config
-	// name is the path of the module, goVersion that of its go.mod.
+	// name is the path of the module, goVersion the Go version in its go.mod.
 	name, goVersion string
 	// version is the version of the module's Kubernetes libraries, and of the generators.
 	version string

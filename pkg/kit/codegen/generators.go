@@ -171,7 +171,7 @@ func (g *generation) clientset(ctx context.Context, apis []API) error {
 		if err := g.toGenerated(ctx, "client-gen", api, "clientset", args...); err != nil {
 			return err
 		}
-		// client-gen looks for the apply configuration of a subresource's kind among those of
+		// client-gen looks for the apply configuration of a subresource's kind in
 		// the module. The one of Scale is in client-go.
 		dir := path.Join(api.generated(), "clientset")
 		if err := g.replace(dir, strings.NewReplacer(configurations+"/autoscaling/v1", "k8s.io/client-go/applyconfigurations/autoscaling/v1")); err != nil {

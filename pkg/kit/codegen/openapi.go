@@ -78,7 +78,7 @@ func (g *generation) findLibraries(ctx context.Context, apis []API) (found []lib
 }
 
 // openAPI generates the definitions of the types and of all libraries that they may use. Only the
-// module's own violations of API rules are checked, not those of the libraries.
+// module's own violations of API rules are checked, not the libraries'.
 func (g *generation) openAPI(ctx context.Context, apis []API) error {
 	return g.forOpenAPI(apis, func(api API, packages []string) error {
 		report := g.file(work + "/api-violations")

@@ -51,7 +51,7 @@ func (o *Originals) Remember(names ...string) error {
 	return nil
 }
 
-// TakeBack undoes all changes after a failure, and returns the failure with those of its own.
+// TakeBack undoes all changes after a failure, and returns the failure with its own failures.
 func (o *Originals) TakeBack(failure error) error {
 	if failure == nil {
 		return nil

@@ -146,7 +146,7 @@ func (c *converter) model(name, path string) (*props, error) {
 	return made, nil
 }
 
-// resolve replaces a schema that refers to a definition, and those within it. The tags are those of its properties.
+// resolve replaces a schema that refers to a definition, and the schemas within it. The tags are its properties'.
 func (c *converter) resolve(s *props, path string, tags func(field string) []string) error {
 	if ref := reference(s); ref != "" {
 		made, err := c.model(ref, path)

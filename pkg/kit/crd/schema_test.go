@@ -80,11 +80,11 @@ func TestFields(t *testing.T) {
 	const required = "+required +k8s:required"
 	const present = "message: must be set, reason: FieldValueRequired, fieldPath: .field"
 	for name, test := range map[string]struct {
-		// field is the property "field" of the kind, and tags are those of the field.
+		// field is the property "field" of the kind, and tags are the field's.
 		field, tags string
 		want        string
 		required    bool
-		// rules are those of the kind.
+		// rules are the kind's.
 		rules    string
 		findings []string
 	}{
@@ -161,9 +161,9 @@ func TestFields(t *testing.T) {
 func TestPresenceWithin(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		// outer is the field of the kind with a struct, and inner that of the struct.
+		// outer is the field of the kind with a struct, and inner a field of the struct.
 		outer, inner string
-		// around is the rule of the kind, and within that of a struct that is not left out.
+		// around is the rule of the kind, and within the rule of a struct that is not left out.
 		around, within string
 		findings       []string
 	}{

@@ -31,7 +31,7 @@ import (
 
 // tagsOfVersion has the tags in the source of a version.
 type tagsOfVersion struct {
-	// fields has the tags of fields, by type and name in JSON, and types has those of types. A field also has
+	// fields has the tags of fields, by type and name in JSON, and types has the tags of types. A field also has
 	// the tags of its named types that are no structs.
 	fields map[string]map[string][]string
 	types  map[string][]string
