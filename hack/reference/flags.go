@@ -184,7 +184,7 @@ func (f flag) id() string { return strings.Join(f.cells(), " ") }
 // cells returns the cells of a flag's row: its name, its default, and its help.
 func (f flag) cells() []string {
 	_, usage := pflag.UnquoteUsage(f.Flag)
-	// These begin long lists of the library, which --help has.
+	// These begin long lists of k8s.io/apiserver, which --help has.
 	for _, list := range []string{"Options are:", "Preferred values:"} {
 		usage, _, _ = strings.Cut(usage, list)
 	}

@@ -43,7 +43,7 @@ func TestUndecidedAuthorizationIsInternalError(t *testing.T) {
 	}
 }
 
-// serveHandler serves what is behind the library's chain of handlers.
+// serveHandler serves what is behind k8s.io/apiserver's chain of handlers.
 func serveHandler(t *testing.T, handler http.HandlerFunc, configure func(*genericapiserver.Config)) string {
 	t.Helper()
 	config, _, _ := newConfig(t)

@@ -61,7 +61,7 @@ const patience = 30 * time.Second
 
 var pods = schema.GroupResource{Group: example.GroupName, Resource: "pods"}
 
-// newScheme knows the library's own example group, and no type of ours.
+// newScheme knows k8s.io/apiserver's own example group, and no type of ours.
 func newScheme() (*runtime.Scheme, serializer.CodecFactory) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
@@ -111,7 +111,7 @@ func serve(t *testing.T, config *genericapiserver.RecommendedConfig, groups ...*
 	return server.URL
 }
 
-// servePods serves the library's example kind, and returns the address of the pods of a
+// servePods serves k8s.io/apiserver's example kind, and returns the address of the pods of a
 // namespace.
 func servePods(t *testing.T) string { return servePodsIn(t, sharedEtcd()) }
 
@@ -160,7 +160,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// newPodStore returns a store as every server of the library has one for each kind.
+// newPodStore returns a store as every server of k8s.io/apiserver has one for each kind.
 func newPodStore(t *testing.T, endpoint string, configure func(*storagebackend.Config)) *genericregistry.Store {
 	t.Helper()
 	scheme, codecs := newScheme()

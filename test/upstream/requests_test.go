@@ -52,7 +52,7 @@ import (
 	auditlog "k8s.io/apiserver/plugin/pkg/audit/log"
 )
 
-// newPod is a pod of the library's example group.
+// newPod is a pod of k8s.io/apiserver's example group.
 func newPod(name string) string {
 	return fmt.Sprintf(`{"apiVersion":"example.apiserver.k8s.io/v1","kind":"Pod","metadata":{"name":%q}}`, name)
 }

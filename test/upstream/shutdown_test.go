@@ -136,7 +136,7 @@ func TestLateHandshakeHoldsUpShutdown(t *testing.T) {
 // TestGoAwayNamesTheLastRequest as soon as a server stops, so that it drops those that are on
 // their way.
 //
-//nolint:staticcheck // SA1019: the library serves HTTP/2 so.
+//nolint:staticcheck // SA1019: k8s.io/apiserver serves HTTP/2 so.
 func TestGoAwayNamesTheLastRequest(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.Config.TLSConfig = &tls.Config{NextProtos: []string{http2.NextProtoTLS}}

@@ -106,7 +106,7 @@ func (w writer) OptimisticDelete(ctx context.Context, key string, revision int64
 	if unused == nil {
 		return w.Interface.OptimisticDelete(ctx, key, revision, options)
 	}
-	// Only the deletions that the library makes of updates are not admitted again.
+	// Only the deletions that k8s.io/apiserver makes of updates are not admitted again.
 	if unused.outdated {
 		return kubernetes.DeleteResponse{}, apierrors.NewConflict(unused.resource, unused.name, errors.New("it has come into use meanwhile; try again"))
 	}

@@ -114,7 +114,7 @@ func (w workshop) put(ctx context.Context, key string, revision int64) {
 	}
 }
 
-// delete deletes a part as the library does: again if it has changed, but admitted only once.
+// delete deletes a part as k8s.io/apiserver does: again if it has changed, but admitted only once.
 func (w workshop) delete(ctx context.Context, key string) (attempts int, err error) {
 	w.test.Helper()
 	for {
