@@ -339,7 +339,7 @@ func (g *Generator) text(schema *Schema) string {
 
 // matching is a string that a pattern accepts, or "".
 func matching(pattern string, seed int) (text string) {
-	// structured-merge-diff says so that it finds none.
+	// rapid panics if it finds none.
 	defer func() {
 		if recover() != nil {
 			text = ""
