@@ -59,13 +59,15 @@ func WithRequestBounds(next http.Handler, serializer runtime.NegotiatedSerialize
 				klog.FromContext(req.Context()).Error(err, "A body is waited for without a limit")
 			}
 		}
+		if hasManyCertificates(req.TLS) {
+			w.Header().Set("Connection", "close") // They are kept as long. Other refusals may share kube-apiserver's connection.
+		}
 		values := parameters(req.URL.RawQuery)
 		err := checkRequest(bounds, req, values)
 		if err == nil && !byFrontProxy(req) {
 			err = checkDirect(req)
 		}
 		if err != nil {
-			w.Header().Set("Connection", "close") // What the client has presented is kept as long.
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(refusalTime))
 			responsewriters.ErrorNegotiated(err, serializer, metav1.Unversioned, w, req)
 			return

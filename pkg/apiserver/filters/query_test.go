@@ -73,7 +73,9 @@ func TestRequestBounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			req := httptest.NewRequest(http.MethodGet, test.target, nil)
 			req.Header = test.headers
-			requests.RequireStatus(t, requests.Serve(WithRequestBounds(okHandler(), requests.NewCodecs(), bounds, time.Minute, direct), req), test.want, test.code)
+			response := requests.Serve(WithRequestBounds(okHandler(), requests.NewCodecs(), bounds, time.Minute, direct), req)
+			requests.RequireStatus(t, response, test.want, test.code)
+			require.Empty(t, response.Header().Get("Connection"), "the connection of others, by kube-apiserver, ends")
 		})
 	}
 }
