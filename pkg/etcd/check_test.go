@@ -25,6 +25,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -88,7 +89,7 @@ func TestDamagedDatabases(t *testing.T) {
 			for _, err := range []error{startErr, saveErr} {
 				if err == nil || !strings.HasPrefix(err.Error(), "the database "+database+" of the embedded etcd can't be used: ") ||
 					!strings.Contains(err.Error(), test.want) || !strings.HasSuffix(err.Error(), "; "+restoreAdvice) {
-					t.Errorf("got error %v, want %s", err, test.want)
+					assert.Failf(t, "unexpected", "got error %v, want %s", err, test.want)
 				}
 			}
 		})
@@ -124,7 +125,7 @@ func TestRandomDamage(t *testing.T) {
 	}
 	// The rest changes nothing that is read.
 	if found < attempts/2 {
-		t.Errorf("only %d of %d damages were found", found, attempts)
+		assert.Failf(t, "unexpected", "only %d of %d damages were found", found, attempts)
 	}
 }
 
@@ -133,7 +134,7 @@ func TestADamagedLog(t *testing.T) {
 	config, _ := writtenDatabase(t)
 	logs, err := filepath.Glob(filepath.Join(config.path(walDir), "*.wal"))
 	if err != nil || len(logs) != 1 {
-		t.Fatal(logs, err)
+		require.Failf(t, "unexpected", "%v %v", logs, err)
 	}
 	content, err := os.ReadFile(logs[0])
 	require.NoError(t, err)
@@ -141,7 +142,7 @@ func TestADamagedLog(t *testing.T) {
 	require.NoError(t, os.WriteFile(logs[0], content, 0o600))
 	_, err = config.Start(t.Context())
 	if err == nil || !strings.HasPrefix(err.Error(), "starting the embedded etcd in "+config.Dir+": ") || !strings.HasSuffix(err.Error(), "; if its files are damaged, "+restoreAdvice) {
-		t.Errorf("got error %v", err)
+		assert.Failf(t, "unexpected", "got error %v", err)
 	}
 }
 
@@ -164,7 +165,7 @@ func TestSealedValues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := OpenValue(test.key, []byte(test.stored))
 			if string(got) != test.want || err != test.err { //nolint:errorlint // Nothing wraps it.
-				t.Errorf("got %q (%v), want %q (%v)", got, err, test.want, test.err)
+				assert.Failf(t, "unexpected", "got %q (%v), want %q (%v)", got, err, test.want, test.err)
 			}
 		})
 	}

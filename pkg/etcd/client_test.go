@@ -22,6 +22,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -65,10 +66,10 @@ func TestCheckTransactions(t *testing.T) {
 			got = err.Error()
 		}
 		if got != want {
-			t.Errorf("got %q of %s, want %q", got, endpoint, want)
+			assert.Failf(t, "unexpected", "got %q of %s, want %q", got, endpoint, want)
 		}
 	}
 	if revision := member.Server.KV().Rev(); revision != 1 {
-		t.Errorf("the revision is %d: something was written", revision)
+		assert.Failf(t, "unexpected", "the revision is %d: something was written", revision)
 	}
 }

@@ -39,7 +39,7 @@ func eventually(t *testing.T, condition func() error) {
 		last = condition()
 		return last == nil, nil
 	}); err != nil {
-		t.Fatalf("%v: %v", err, last)
+		require.Failf(t, "unexpected", "%v: %v", err, last)
 	}
 }
 
@@ -94,12 +94,12 @@ func TestDeletedDirectory(t *testing.T) {
 			eventually(t, put(t, client, nil))
 			require.NoError(t, remove(config))
 			eventually(t, put(t, client, rpctypes.ErrNoSpace))
-			assert.ErrorContains(t, etcd.CheckAlarms(), "the data directory "+config.Dir+" of the embedded etcd was deleted while the server runs (")
+			require.ErrorContains(t, etcd.CheckAlarms(), "the data directory "+config.Dir+" of the embedded etcd was deleted while the server runs (")
 			if response, err := client.Get(t.Context(), "key"); err != nil || len(response.Kvs) != 1 {
-				t.Errorf("got %v and the error %v", response, err)
+				assert.Failf(t, "unexpected", "got %v and the error %v", response, err)
 			}
 			_, err := client.Delete(t.Context(), "key")
-			assert.NoError(t, err)
+			require.NoError(t, err)
 			closed(t, etcd)
 		})
 	}

@@ -31,6 +31,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+	"golang.org/x/sync/errgroup"
 )
 
 const testQuota = 64 << 20
@@ -74,7 +75,7 @@ func TestChecksumOfTheLargestObject(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := client.Put(t.Context(), key, string(SealValue(key, make([]byte, test.size))))
 			if !errors.Is(err, test.want) {
-				t.Errorf("got %v, want %v", err, test.want)
+				assert.Failf(t, "unexpected", "got %v, want %v", err, test.want)
 			}
 		})
 	}
@@ -114,12 +115,17 @@ func TestASecondServerWaitsForTheFirst(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	_, err := config.Start(short)
-	assert.EqualError(t, err, "the data directory "+config.Dir+" is in use by another server: stop it or choose another directory with --data-dir")
+	require.EqualError(t, err, "the data directory "+config.Dir+" is in use by another server: stop it or choose another directory with --data-dir")
 
-	second := make(chan *Etcd)
-	go func() { second <- start(t, config) }()
+	var second *Etcd
+	var starting errgroup.Group
+	starting.Go(func() (err error) {
+		second, err = config.Start(t.Context())
+		return err
+	})
 	closed(t, first)
-	closed(t, <-second)
+	require.NoError(t, starting.Wait())
+	closed(t, second)
 }
 
 // TestASpaceAlarm fills the database and finds the alarm. After a start with enough space, the alarm is gone.
@@ -140,7 +146,7 @@ func TestASpaceAlarm(t *testing.T) {
 			config := Config{Dir: t.TempDir(), QuotaBytes: 1 << 20}
 			etcd := start(t, config)
 			if err := etcd.CheckAlarms(); err != nil {
-				t.Fatalf("got %v before the database is full", err)
+				require.Failf(t, "unexpected", "got %v before the database is full", err)
 			}
 			client := newClient(t, config)
 			value := strings.Repeat("x", 128<<10)
@@ -150,10 +156,10 @@ func TestASpaceAlarm(t *testing.T) {
 				_, err = client.Put(t.Context(), string(rune('a'+i)), value)
 			}
 			if err == nil {
-				t.Fatal("the database takes more than its quota")
+				require.Fail(t, "the database takes more than its quota")
 			}
 			want := "the database of the embedded etcd has reached its quota: delete objects and restart the server, which gives their space free, or restart it with a higher --etcd-quota-backend-bytes"
-			assert.EqualError(t, etcd.CheckAlarms(), want)
+			require.EqualError(t, etcd.CheckAlarms(), want)
 			if test.deletes {
 				_, err = client.Delete(t.Context(), "", clientv3.WithPrefix())
 				require.NoError(t, err)
@@ -164,10 +170,10 @@ func TestASpaceAlarm(t *testing.T) {
 			etcd = start(t, config)
 			defer closed(t, etcd)
 			if err := etcd.CheckAlarms(); (err == nil) != test.recover {
-				t.Errorf("got alarm %v", err)
+				assert.Failf(t, "unexpected", "got alarm %v", err)
 			}
 			if _, err := newClient(t, config).Put(t.Context(), "key", value); (err == nil) != test.recover {
-				t.Errorf("got %v from a write", err)
+				assert.Failf(t, "unexpected", "got %v from a write", err)
 			}
 		})
 	}
@@ -190,7 +196,7 @@ func TestValidate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, test.config.Validate(), cmp.Comparer(func(a, b error) bool { return a.Error() == b.Error() })); diff != "" {
-				t.Errorf("unexpected errors (-want +got):\n%s", diff)
+				assert.Failf(t, "unexpected", "unexpected errors (-want +got):\n%s", diff)
 			}
 		})
 	}

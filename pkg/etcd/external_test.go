@@ -22,6 +22,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,13 +36,13 @@ func TestExternalBuild(t *testing.T) {
 		return server.FindAllString(string(packages), -1)
 	}
 	if got := linked(); !slices.Contains(got, "go.etcd.io/etcd/server/v3/embed") {
-		t.Errorf("a server with an etcd of its own links %v", got)
+		assert.Failf(t, "unexpected", "a server with an etcd of its own links %v", got)
 	}
 	if got := linked("-tags=externaletcd"); len(got) > 0 {
-		t.Errorf("it links %v", got)
+		assert.Failf(t, "unexpected", "it links %v", got)
 	}
 
 	if output, err := exec.CommandContext(t.Context(), "go", "build", "-tags=externaletcd", ".").CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, output)
+		assert.Failf(t, "unexpected", "%v: %s", err, output)
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/assert"
 	"go.uber.org/zap"
 	"k8s.io/klog/v2/ktesting"
 )
@@ -43,6 +44,6 @@ func TestLog(t *testing.T) {
 	}
 	got := to.GetSink().(ktesting.Underlier).GetBuffer().Data()
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(ktesting.LogEntry{}, "Timestamp"), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("unexpected log (-want +got):\n%s", diff)
+		assert.Failf(t, "unexpected", "unexpected log (-want +got):\n%s", diff)
 	}
 }

@@ -74,7 +74,7 @@ func TestAStartEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(time.Second, func() { cancel(told) })
 	if _, err := config.run(ctx, lock); !errors.Is(err, told) {
-		t.Errorf("got error %v, want %v", err, told)
+		assert.Failf(t, "unexpected", "got error %v, want %v", err, told)
 	}
 }
 

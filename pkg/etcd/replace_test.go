@@ -37,7 +37,7 @@ func TestReplacedDirectories(t *testing.T) {
 		want := "the data directory " + config.Dir + " is out of use: a snapshot was restored into " + by.Dir +
 			", and a server has served from that: name " + by.Dir + " with --data-dir; to go back to the old objects, delete the file " + config.path(replacedByFile)
 		_, err := config.Start(t.Context())
-		assert.EqualError(t, err, want)
+		require.EqualError(t, err, want)
 		_, err = saveFile(t.Context(), config, filepath.Join(t.TempDir(), "snapshot"))
 		assert.EqualError(t, err, want)
 	}

@@ -60,7 +60,7 @@ func TestRestoreOnce(t *testing.T) {
 				require.NoError(t, err)
 				_, restored, err := config.RestoreOnce(revision, file, 0, noProgress)
 				if err != nil || restored != (again == 0) {
-					t.Fatalf("got %t, %v", restored, err)
+					require.Failf(t, "unexpected", "got %t, %v", restored, err)
 				}
 				etcd := start(t, config)
 				client := newClient(t, config)
@@ -109,7 +109,7 @@ func TestRestoreOnceRefuses(t *testing.T) {
 			file, err := os.Open(path)
 			require.NoError(t, err)
 			defer file.Close()
-			assert.EqualError(t, test.restore(file), test.want)
+			require.EqualError(t, test.restore(file), test.want)
 			assert.Equal(t, []string{"data"}, entries(t, config.Dir))
 		})
 	}

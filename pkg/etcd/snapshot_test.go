@@ -127,10 +127,10 @@ func TestASnapshotHasWhatWasAcknowledged(t *testing.T) {
 			snapshot, err := saveFile(t.Context(), config, path)
 			require.NoError(t, err)
 			if snapshot.Revision != revision || snapshot.Keys != writes {
-				t.Errorf("got %+v, want revision %d, %d keys", snapshot, revision, writes)
+				assert.Failf(t, "unexpected", "got %+v, want revision %d, %d keys", snapshot, revision, writes)
 			}
 			if snapshot.Version != storageVersion && (!test.early || snapshot.Version != "") {
-				t.Errorf("got version %q, want %s", snapshot.Version, storageVersion)
+				assert.Failf(t, "unexpected", "got version %q, want %s", snapshot.Version, storageVersion)
 			}
 
 			restored := Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: testQuota}
@@ -154,7 +154,7 @@ func waitForStorageVersion(t *testing.T, etcd *Etcd) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("etcd has written no storage version but %v", version)
+			require.Failf(t, "unexpected", "etcd has written no storage version but %v", version)
 		}
 	}
 }
@@ -175,13 +175,13 @@ func TestARestoredDatabaseIsLater(t *testing.T) {
 		watch := <-client.Watch(ctx, "key", clientv3.WithPrefix(), clientv3.WithRev(seen+1))
 		cancel()
 		if err := watch.Err(); !errors.Is(err, rpctypes.ErrCompacted) {
-			t.Errorf("a watch from revision %d on ends with %v, want %v", seen+1, err, rpctypes.ErrCompacted)
+			assert.Failf(t, "unexpected", "a watch from revision %d on ends with %v, want %v", seen+1, err, rpctypes.ErrCompacted)
 		}
 		for i := range 10 {
 			response, err := client.Put(t.Context(), fmt.Sprintf("key-%d", i), "lost")
 			require.NoError(t, err)
 			if response.Header.Revision <= seen {
-				t.Errorf("revision %d comes after %d", response.Header.Revision, seen)
+				assert.Failf(t, "unexpected", "revision %d comes after %d", response.Header.Revision, seen)
 			}
 			seen = response.Header.Revision
 		}
@@ -228,10 +228,10 @@ func TestBadSnapshots(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "snapshot")
 			require.NoError(t, os.WriteFile(path, test.content, 0o600))
 			_, err = ReadFile(path, noProgress, nil)
-			assert.ErrorContains(t, err, "the snapshot "+path+" can't be used: "+test.want)
+			require.ErrorContains(t, err, "the snapshot "+path+" can't be used: "+test.want)
 			config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
 			_, err = restore(config, path)
-			assert.ErrorContains(t, err, "the snapshot can't be used: "+test.want)
+			require.ErrorContains(t, err, "the snapshot can't be used: "+test.want)
 			assert.Equal(t, []string{lockFile}, files(t, config.Dir))
 		})
 	}
@@ -276,7 +276,7 @@ func TestRestoreRefusesADirectory(t *testing.T) {
 			test.prepare(t, config)
 			before := append(files(t, config.Dir), lockFile)
 			_, err := restore(config, path)
-			assert.EqualError(t, err, fmt.Sprintf(test.want, config.Dir))
+			require.EqualError(t, err, fmt.Sprintf(test.want, config.Dir))
 			assert.Equal(t, sets.New(before...), sets.New(files(t, config.Dir)...))
 		})
 	}
@@ -307,19 +307,19 @@ func TestAFailedSaveLeavesTheOldFile(t *testing.T) {
 	path := filepath.Join(dir, "snapshot")
 	require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
 	_, err := saveFile(t.Context(), config, path)
-	assert.ErrorContains(t, err, "there is no database of an embedded etcd in "+config.Dir+": name the server's data directory with --data-dir, and run this as the same user (")
+	require.ErrorContains(t, err, "there is no database of an embedded etcd in "+config.Dir+": name the server's data directory with --data-dir, and run this as the same user (")
 
 	defer closed(t, start(t, config))
 	err = config.Save(t.Context(), failingWriter{}, noProgress)
-	assert.EqualError(t, err, "writing the snapshot: the disk is full")
+	require.EqualError(t, err, "writing the snapshot: the disk is full")
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := saveFile(canceled, config, path); !errors.Is(err, context.Canceled) {
-		t.Errorf("got error %v, want %v", err, context.Canceled)
+		assert.Failf(t, "unexpected", "got error %v, want %v", err, context.Canceled)
 	}
 	assert.Equal(t, []string{"snapshot"}, files(t, dir))
 	if content, err := os.ReadFile(path); err != nil || string(content) != "old" {
-		t.Errorf("the file has changed to %q (%v)", content, err)
+		assert.Failf(t, "unexpected", "the file has changed to %q (%v)", content, err)
 	}
 }
 
@@ -335,19 +335,19 @@ func TestProgress(t *testing.T) {
 	var last, total int64
 	progress := func(done, of int64) {
 		if done < last {
-			t.Errorf("%d bytes come after %d", done, last)
+			assert.Failf(t, "unexpected", "%d bytes come after %d", done, last)
 		}
 		last, total = done, of
 	}
 	require.NoError(t, config.Save(t.Context(), &file, progress))
 	if size := int64(file.Len()); last != size || total != size {
-		t.Errorf("saving ends at %d of %d, want %d", last, total, size)
+		assert.Failf(t, "unexpected", "saving ends at %d of %d, want %d", last, total, size)
 	}
 	last = 0
 	restored := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
 	_, err := restored.Restore(io.MultiReader(&file), 12345, progress)
 	require.NoError(t, err)
 	if last%sectorSize != 32 || total != 12345 {
-		t.Errorf("restoring ends at %d of %d", last, total)
+		assert.Failf(t, "unexpected", "restoring ends at %d of %d", last, total)
 	}
 }

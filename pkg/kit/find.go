@@ -60,16 +60,17 @@ func (m *module) declares(dir, name string) bool { return m.fileOfType(dir, name
 
 // tagged reports whether a type has a tag with that beginning.
 func (m *module) tagged(dir, name, tag string) bool {
-	return "" != m.inPackage(dir, func(_ string, file *ast.File) bool {
+	file := m.inPackage(dir, func(_ string, file *ast.File) bool {
 		return slices.ContainsFunc(tags(file, name), func(comment *ast.Comment) bool {
 			return strings.HasPrefix(strings.TrimSpace(strings.TrimPrefix(comment.Text, "//")), "+"+tag)
 		})
 	})
+	return file != ""
 }
 
 // hasField reports whether a struct of a package has a field.
 func (m *module) hasField(dir, name, field string) bool {
-	return "" != m.inPackage(dir, func(_ string, file *ast.File) bool {
+	file := m.inPackage(dir, func(_ string, file *ast.File) bool {
 		declared := typeNamed(file, name)
 		if declared == nil {
 			return false
@@ -77,6 +78,7 @@ func (m *module) hasField(dir, name, field string) bool {
 		fields, ok := declared.Type.(*ast.StructType)
 		return ok && slices.ContainsFunc(fields.Fields.List, func(f *ast.Field) bool { return nameOfField(f) == field })
 	})
+	return file != ""
 }
 
 // nameOfField returns the name of a field, or of an embedded type.

@@ -240,7 +240,8 @@ func (m *module) readDefinition(crd *apiextensionsv1.CustomResourceDefinition, a
 		kind.versions[name] = version
 	}
 	kind.options.Status = kind.versions[kind.options.Preferred()].hasStatus()
-	return kind, kind.find()
+	err := kind.find()
+	return kind, err
 }
 
 // among returns the part of a sentence that names the selected versions.

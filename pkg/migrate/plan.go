@@ -149,10 +149,11 @@ func (m *Migration) examine(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	p := &plan{Migration: m, found: found, namespaces: map[string]bool{}}
-	return p, p.run(ctx,
+	err = p.run(ctx,
 		planCheck{"definitions", p.checkDefinitions}, planCheck{"apiservices", p.checkAPIServices}, planCheck{"etcd", p.checkEtcd},
 		planCheck{"controllers", p.checkControllers}, planCheck{"objects", p.checkObjects}, planCheck{"updates", p.checkUpdates},
 	)
+	return p, err
 }
 
 // plan collects findings.

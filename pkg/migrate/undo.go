@@ -95,7 +95,10 @@ func (m *Migration) unhide(ctx context.Context) error {
 	if err != nil || !slices.ContainsFunc(found, definition.hidden) {
 		return err
 	}
-	return inOrder(ctx, cluster.Settle, m.serve, cluster.Settle)
+	if err := inOrder(ctx, cluster.Settle, m.serve); err != nil {
+		return err
+	}
+	return cluster.Settle(ctx)
 }
 
 // optional reports an error that does not stop the caller.

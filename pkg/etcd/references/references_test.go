@@ -181,17 +181,17 @@ func TestRequire(t *testing.T) {
 			response, err := w.storage.OptimisticPut(ctx, table, []byte("{}"), 0, kubernetes.PutOptions{})
 			if test.want != "" {
 				if err == nil {
-					t.Fatalf("got no error, want %s", test.want)
+					require.Failf(t, "unexpected", "got no error, want %s", test.want)
 				}
 				// Requirements have no order.
 				if diff := cmp.Diff(strings.Fields(test.want), strings.Fields(err.Error()), cmpopts.SortSlices(strings.Compare)); diff != "" {
-					t.Fatalf("unexpected error (-want +got):\n%s", diff)
+					require.Failf(t, "unexpected", "unexpected error (-want +got):\n%s", diff)
 				}
 				requireKeys(t, w, screw, board)
 				return
 			}
 			if err != nil || !response.Succeeded || response.Revision != w.revision(table) {
-				t.Fatalf("got %+v and %v", response, err)
+				require.Failf(t, "unexpected", "got %+v and %v", response, err)
 			}
 			requireKeys(t, w, append([]string{screw, board, table}, test.wantUses...)...)
 		})
@@ -206,7 +206,7 @@ func TestRequireAndConflict(t *testing.T) {
 	Require(ctx, parts, []types.NamespacedName{screwName}, absent)
 	response, err := w.storage.OptimisticPut(ctx, table, []byte("{}"), 1, kubernetes.PutOptions{GetOnFailure: true})
 	if err != nil || response.Succeeded || response.KV.ModRevision != w.revision(table) {
-		t.Fatalf("got %+v and %v", response, err)
+		require.Failf(t, "unexpected", "got %+v and %v", response, err)
 	}
 	requireKeys(t, w, screw, board, table)
 }
@@ -221,7 +221,7 @@ func TestUnused(t *testing.T) {
 	ctx := w.request()
 	w.unused(ctx)
 	if attempts, err := w.delete(ctx, screw); attempts != 1 || err != nil {
-		t.Fatalf("got %d attempts and %v", attempts, err)
+		require.Failf(t, "unexpected", "got %d attempts and %v", attempts, err)
 	}
 	requireKeys(t, w, board, table)
 }
@@ -237,11 +237,11 @@ func TestUsedAfterTheCheck(t *testing.T) {
 
 	attempts, err := w.delete(ctx, screw)
 	if want := `Operation cannot be fulfilled on parts.example.com "screw": it has come into use meanwhile; try again`; attempts != 2 || err == nil || err.Error() != want || !apierrors.IsConflict(err) {
-		t.Fatalf("got %d attempts and %v, want 2 and %s", attempts, err, want)
+		require.Failf(t, "unexpected", "got %d attempts and %v, want 2 and %s", attempts, err, want)
 	}
 	w.unused(ctx)
 	if attempts, err := w.delete(ctx, screw); attempts != 1 || err != nil {
-		t.Fatalf("after another check, got %d attempts and %v", attempts, err)
+		require.Failf(t, "unexpected", "after another check, got %d attempts and %v", attempts, err)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestCheckOfAnEarlierObject(t *testing.T) {
 	w.put(t.Context(), screw, 0)
 	response, err := w.storage.OptimisticDelete(ctx, screw, revision, kubernetes.DeleteOptions{GetOnFailure: true})
 	if err != nil || response.Succeeded {
-		t.Fatalf("got %+v and %v", response, err)
+		require.Failf(t, "unexpected", "got %+v and %v", response, err)
 	}
 }
 
@@ -280,7 +280,7 @@ func TestWithoutRequest(t *testing.T) {
 	w.put(t.Context(), table, 0)
 	require.NoError(t, Unused(t.Context(), parts, screwName))
 	if attempts, err := w.delete(t.Context(), screw); attempts != 1 || err != nil {
-		t.Fatalf("got %d attempts and %v", attempts, err)
+		require.Failf(t, "unexpected", "got %d attempts and %v", attempts, err)
 	}
 	requireKeys(t, w, board, table)
 }

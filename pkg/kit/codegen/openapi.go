@@ -207,7 +207,7 @@ var (
 	// and the function of a definition.
 	namedImport        = regexp.MustCompile(`(?m)^\t(\w+) "(.+)"$`)
 	definitionEntry    = regexp.MustCompile(`(?m)^\t\t(.+?): +(schema_\w+)\(ref\),\n`)
-	definitionFunction = regexp.MustCompile(`(?ms)^func (schema_\w+)\(.*?^}\n+`)
+	definitionFunction = regexp.MustCompile(`(?ms)^func (schema_\w+)\(.*?\n}\n+`)
 	// definitionKey matches the name of a definition.
 	definitionKey = regexp.MustCompile(`(\w+)\.\w+{}\.OpenAPIModelName\(\)|"([^"\n]+)\.\w+"`)
 )

@@ -129,11 +129,11 @@ func (g *generation) installInto(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(filepath.Join(messages, "gogoproto/gogo.proto"))
+	text, err := os.ReadFile(filepath.Join(messages, "gogoproto", "gogo.proto"))
 	if err != nil {
 		return err
 	}
-	return ReplaceFile(filepath.Join(dir, "github.com/gogo/protobuf/gogoproto/gogo.proto"), text)
+	return ReplaceFile(filepath.Join(dir, filepath.FromSlash("github.com/gogo/protobuf/gogoproto/gogo.proto")), text)
 }
 
 // download returns the directory of a downloaded module.
