@@ -195,7 +195,7 @@ func TestValidate(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, test.config.Validate(), cmp.Comparer(func(a, b error) bool { return a.Error() == b.Error() })); diff != "" {
+			if diff := cmp.Diff(test.want, test.config.Validate(), cmp.Comparer(func(got, want error) bool { return got.Error() == want.Error() })); diff != "" {
 				assert.Failf(t, "unexpected", "unexpected errors (-want +got):\n%s", diff)
 			}
 		})
