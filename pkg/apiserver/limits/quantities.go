@@ -61,7 +61,7 @@ func CheckQuantities(text []byte) error {
 const (
 	digits = "0123456789."
 	signs  = "+-"
-	// suffixes are the characters of those that a quantity may have, besides an exponent.
+	// suffixes has the characters of a quantity's suffix, unless that is an exponent.
 	suffixes = "numkKMGTPEi"
 )
 

@@ -73,7 +73,7 @@ func Resident(pid int) (now, peak int64, err error) {
 	return now, peak, err
 }
 
-// ForgetPeak makes Resident's peak begin anew, see proc(5), clear_refs.
+// ForgetPeak resets Resident's peak, see proc(5), clear_refs.
 func ForgetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }
