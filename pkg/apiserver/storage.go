@@ -22,6 +22,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apiserver/pkg/registry/generic"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/storage"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
@@ -61,6 +62,6 @@ func (o CompletedOptions) NewStoredVerifier(ctx context.Context) (func(key strin
 
 // BaseStorage makes the stores of a Base work like the stores of the groups in Go, see
 // storage.Storage.BaseStorage.
-func (c *Config) BaseStorage(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
-	return c.storage.BaseStorage(getter)
+func (c *Config) BaseStorage(getter generic.RESTOptionsGetter, newCache storage.NewCache) generic.RESTOptionsGetter {
+	return c.storage.BaseStorage(getter, newCache)
 }

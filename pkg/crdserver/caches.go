@@ -21,6 +21,7 @@ import (
 	"errors"
 	"net/http"
 	"path"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,6 +114,7 @@ func (c *caches) start() {
 	go func() {
 		c.pending.Wait()
 		c.ready.Store(true)
+		debug.FreeOSMemory() // Decoding has left more garbage than there are objects.
 	}()
 }
 

@@ -50,9 +50,9 @@ func (p *privateAPI) takeFrom(server *genericapiserver.GenericAPIServer) {
 }
 
 // inside returns a chain with the API behind all other handlers.
-func (p *privateAPI) inside(chain func(http.Handler, *genericapiserver.Config) http.Handler) func(http.Handler, *genericapiserver.Config) http.Handler {
+func (p *privateAPI) inside(chain func(http.Handler, *genericapiserver.Config) http.Handler, reads func(http.Handler) http.Handler) func(http.Handler, *genericapiserver.Config) http.Handler {
 	return func(next http.Handler, config *genericapiserver.Config) http.Handler {
-		next = withoutProtobuf(next)
+		next = withoutProtobuf(reads(next))
 		return chain(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			who, known := genericapirequest.UserFrom(req.Context())
 			if known && who.GetName() == user.APIServerUser && strings.HasPrefix(req.URL.Path, privatePath+"/") {

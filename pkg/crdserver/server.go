@@ -17,6 +17,8 @@ limitations under the License.
 package crdserver
 
 import (
+	"time"
+
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	library "k8s.io/apiextensions-apiserver/pkg/apiserver"
@@ -34,6 +36,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/crdserver/encodedcache"
 )
 
 // newServer returns apiextensions-apiserver's server, which serves the objects of the copies, with the
@@ -75,11 +78,12 @@ func newLibraryServer(config *apiserver.Config, private *privateAPI, announcer *
 	recommended.RESTOptionsGetter = copies
 	recommended.MergedResourceConfig = library.DefaultAPIResourceConfigSource()
 	recommended.AggregatedDiscoveryGroupManager = observed(aggregated.NewResourceManager("apis"), announcer.changed)
-	recommended.BuildHandlerChainFunc = private.inside(recommended.BuildHandlerChainFunc)
+	reads := &encodedcache.Handler{MinRequestTimeout: time.Duration(recommended.MinRequestTimeout) * time.Second}
+	recommended.BuildHandlerChainFunc = private.inside(recommended.BuildHandlerChainFunc, reads.Before)
 	custom := &library.Config{
 		GenericConfig: &recommended,
 		ExtraConfig: library.ExtraConfig{
-			CRDRESTOptionsGetter: config.BaseStorage(objects),
+			CRDRESTOptionsGetter: reads.RESTOptions(config.BaseStorage(objects, encodedcache.New)),
 			MasterCount:          1,
 			ServiceResolver:      services,
 			AuthResolverWrapper:  wrapper,
@@ -90,6 +94,7 @@ func newLibraryServer(config *apiserver.Config, private *privateAPI, announcer *
 	if err != nil {
 		return nil, err
 	}
+	reads.Definitions = server.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister()
 	return server.GenericAPIServer, nil
 }
 

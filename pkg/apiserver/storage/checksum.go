@@ -19,6 +19,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage/value"
@@ -40,7 +41,7 @@ type checksummed struct {
 // TransformerForResource returns a transformer that adds and verifies the checksums of a
 // resource's objects.
 func (c checksummed) TransformerForResource(resource schema.GroupResource) value.Transformer {
-	return checksumTransformer{c.encryptionOf(resource), c.write, c.large}
+	return checksumTransformer{c.encryptionOf(resource), c.write, c.large, c.large.average(resource)}
 }
 
 // encryptionOf returns a resource's transformer without the checksum.
@@ -53,8 +54,18 @@ func (c checksummed) encryptionOf(resource schema.GroupResource) value.Transform
 
 type checksumTransformer struct {
 	value.Transformer
-	write bool
-	large largeObjects
+	write   bool
+	large   largeObjects
+	average *atomic.Int64
+}
+
+func (t checksumTransformer) observe(key string, size int) {
+	t.large.observe(key, size)
+	average, added := t.average.Load(), int64(size)
+	if average != 0 {
+		added = average + (added-average)/averagedObjects
+	}
+	t.average.Store(added)
 }
 
 // TransformFromStorage returns the value that was written, or registry.ErrDamaged. A value
@@ -62,7 +73,7 @@ type checksumTransformer struct {
 // nothing.
 func (t checksumTransformer) TransformFromStorage(ctx context.Context, stored []byte, dataCtx value.Context) ([]byte, bool, error) {
 	key := string(dataCtx.AuthenticatedData())
-	t.large.observe(key, len(stored))
+	t.observe(key, len(stored))
 	content, err := etcd.OpenValue(key, stored)
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: %w", registry.ErrDamaged, err)
@@ -75,7 +86,7 @@ func (t checksumTransformer) TransformFromStorage(ctx context.Context, stored []
 func (t checksumTransformer) TransformToStorage(ctx context.Context, content []byte, dataCtx value.Context) ([]byte, error) {
 	stored, err := t.Transformer.TransformToStorage(ctx, content, dataCtx)
 	key := string(dataCtx.AuthenticatedData())
-	t.large.observe(key, len(stored))
+	t.observe(key, len(stored))
 	if err != nil || !t.write {
 		return stored, err
 	}

@@ -18,6 +18,7 @@ package storage
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,8 +32,8 @@ import (
 func TestChecksumTransformer(t *testing.T) {
 	key := value.DefaultContext("/registry/key")
 	sealed := string(etcd.SealValue(string(key), []byte("k8s\x00value")))
-	embedded := checksumTransformer{identity.NewEncryptCheckTransformer(), true, newLargeObjects()}
-	external := checksumTransformer{identity.NewEncryptCheckTransformer(), false, newLargeObjects()}
+	embedded := checksumTransformer{identity.NewEncryptCheckTransformer(), true, newLargeObjects(), &atomic.Int64{}}
+	external := checksumTransformer{identity.NewEncryptCheckTransformer(), false, newLargeObjects(), &atomic.Int64{}}
 	for name, test := range map[string]struct {
 		transformer checksumTransformer
 		stored      string

@@ -18,12 +18,14 @@ package storage
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/utils/lru"
 
@@ -40,6 +42,10 @@ type boundedStorage struct {
 	large largeObjects
 	// prefix is the prefix of all keys in etcd.
 	prefix string
+	// average is the average size of the resource's values in etcd.
+	average *atomic.Int64
+	// cached is true if there is a watch cache.
+	cached bool
 	// stats are nil before they have been asked for once.
 	stats atomic.Pointer[storage.Stats]
 	asked atomic.Int64
@@ -52,7 +58,7 @@ func (s *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 		if err := limits.ReserveObject(ctx, s.large.size(s.prefix+key)); err != nil {
 			return err
 		}
-	} else if fromEtcd(opts) {
+	} else if !s.cached || fromEtcd(opts) {
 		objects := stats.ObjectCount
 		if limit := opts.Predicate.Limit; limit > 0 {
 			objects = min(objects, limit)
@@ -64,6 +70,9 @@ func (s *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 	if err := s.Interface.GetList(ctx, key, opts, list); err != nil {
 		return err
 	}
+	if _, encoded := list.(interface{ Encoded() }); encoded {
+		return nil
+	}
 	return limits.ReserveList(ctx, int64(meta.LenList(list))*stats.EstimatedAverageObjectSizeBytes)
 }
 
@@ -72,6 +81,15 @@ func fromEtcd(opts storage.ListOptions) bool {
 	match, version, pages := opts.ResourceVersionMatch, opts.ResourceVersion, opts.Predicate
 	exact := match == metav1.ResourceVersionMatchExact || match == "" && pages.Limit > 0 && version != "" && version != "0"
 	return exact || pages.Continue != ""
+}
+
+// Stats returns the number and the average size of the objects. k8s.io/apiserver knows the sizes of a cache of its own only.
+func (s *boundedStorage) Stats(ctx context.Context) (storage.Stats, error) {
+	stats, err := s.Interface.Stats(ctx)
+	if stats.EstimatedAverageObjectSizeBytes == 0 {
+		stats.EstimatedAverageObjectSizeBytes = max(s.average.Load(), unknownObject)
+	}
+	return stats, err
 }
 
 // currentStats asks for the statistics from time to time. Only the first list waits for that.
@@ -121,13 +139,29 @@ func (s *boundedStorage) Delete(ctx context.Context, key string, out runtime.Obj
 	return s.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
 }
 
+const (
+	// averagedObjects is about the number of most recent objects whose average size counts.
+	averagedObjects = 64
+	// unknownObject is the size of objects of which none has been read, in bytes.
+	unknownObject = 1 << 10
+)
+
 // largeObject is the size from which single objects are known, in bytes. A smaller one takes less than a connection.
 const largeObject = 32 << 10
 
 // largeObjects are the sizes of large values in etcd, by their keys: those that were read or written most recently.
-type largeObjects struct{ sizes *lru.Cache }
+type largeObjects struct {
+	sizes *lru.Cache
+	// averages are those of all objects, by their schema.GroupResource.
+	averages *sync.Map
+}
 
-func newLargeObjects() largeObjects { return largeObjects{lru.New(10_000)} }
+func newLargeObjects() largeObjects { return largeObjects{lru.New(10_000), &sync.Map{}} }
+
+func (l largeObjects) average(resource schema.GroupResource) *atomic.Int64 {
+	average, _ := l.averages.LoadOrStore(resource, &atomic.Int64{})
+	return average.(*atomic.Int64)
+}
 
 func (l largeObjects) observe(key string, size int) {
 	if size >= largeObject {

@@ -27,8 +27,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/apis/example"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/value"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/internal/testing/requests"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
@@ -95,18 +97,21 @@ func TestListsTakeMemory(t *testing.T) {
 		opts           storage.ListOptions
 		pods           int
 		refused, asked bool
+		uncached       bool
 	}{
-		"a short list":                {storage.ListOptions{Recursive: true}, 100, false, true},
-		"a long list of the cache":    {storage.ListOptions{Recursive: true}, 10_000, true, true},
-		"of a revision":               {exact, 0, true, false},
-		"a first page":                {page(500, ""), 100, false, true},
-		"a further page":              {page(200, "token"), 100, false, true},
-		"a further page that is long": {page(5000, "token"), 100, true, false},
-		"a single object":             {storage.ListOptions{}, 1, false, true},
+		"a short list":                {opts: storage.ListOptions{Recursive: true}, pods: 100, asked: true},
+		"a long list of the cache":    {opts: storage.ListOptions{Recursive: true}, pods: 10_000, refused: true, asked: true},
+		"of a revision":               {opts: exact, refused: true},
+		"a first page":                {opts: page(500, ""), pods: 100, asked: true},
+		"a further page":              {opts: page(200, "token"), pods: 100, asked: true},
+		"a further page that is long": {opts: page(5000, "token"), pods: 100, refused: true},
+		"a single object":             {opts: storage.ListOptions{}, pods: 1, asked: true},
+		"a long list without a cache": {opts: storage.ListOptions{Recursive: true}, refused: true, uncached: true},
+		"a page without a cache":      {opts: page(200, ""), asked: true, uncached: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inner := &countedStorage{pods: test.pods}
-			bounded := &boundedStorage{Interface: inner, large: newLargeObjects()}
+			bounded := &boundedStorage{Interface: inner, large: newLargeObjects(), cached: !test.uncached}
 			besideALargeRequest(t, "list", func(ctx context.Context) {
 				err := bounded.GetList(ctx, "/pods", test.opts, &example.PodList{})
 				require.Equal(t, test.refused, apierrors.IsTooManyRequests(err), "%v", err)
@@ -114,6 +119,30 @@ func TestListsTakeMemory(t *testing.T) {
 			require.Equal(t, test.asked, inner.asked)
 		})
 	}
+}
+
+// A store without a cache has no statistics of sizes. They are those of the values that were read.
+func TestAverageSize(t *testing.T) {
+	large := newLargeObjects()
+	bounded := &boundedStorage{Interface: countedOnly{}, average: large.average(schema.GroupResource{Resource: "pods"})}
+	average := func() int64 {
+		stats, err := bounded.Stats(t.Context())
+		require.NoError(t, err)
+		return stats.EstimatedAverageObjectSizeBytes
+	}
+	require.EqualValues(t, unknownObject, average())
+	transformer := checksummed{large: large}.TransformerForResource(schema.GroupResource{Resource: "pods"})
+	for range 1000 {
+		_, _, err := transformer.TransformFromStorage(t.Context(), make([]byte, 5000), value.DefaultContext("/pods/a/b"))
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 5000, average())
+}
+
+type countedOnly struct{ storage.Interface }
+
+func (countedOnly) Stats(context.Context) (storage.Stats, error) {
+	return storage.Stats{ObjectCount: 1}, nil
 }
 
 func TestLargeObjectsTakeMemory(t *testing.T) {

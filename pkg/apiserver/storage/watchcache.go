@@ -44,13 +44,13 @@ import (
 
 // withCache adds the decorators and, for resources that have one, the watch cache.
 func (s *Storage) withCache(getter generic.RESTOptionsGetter, raw rawStorage) generic.RESTOptionsGetter {
-	return watchHistory{getter, s.Etcd, raw, s.history, s.large}
+	return watchHistory{getter, s.Etcd, raw, s.history, s.large, cached}
 }
 
 // BaseStorage makes the stores of a Base work like the stores of the groups in Go. They bound their
-// lists, resume watches after a restart and explain the errors of etcd.
-func (s *Storage) BaseStorage(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
-	return registry.StatusErrors(s.withCache(getter, rawStorage{}))
+// lists, resume watches after a restart and explain the errors of etcd. They have watch caches of their own.
+func (s *Storage) BaseStorage(getter generic.RESTOptionsGetter, newCache NewCache) generic.RESTOptionsGetter {
+	return registry.StatusErrors(watchHistory{getter, s.Etcd, rawStorage{}, s.history, s.large, newCache})
 }
 
 // watchHistory gives each watch cache a past, so that watches go on after a restart. k8s.io/apiserver
@@ -63,6 +63,7 @@ type watchHistory struct {
 	raw     rawStorage
 	history *history
 	large   largeObjects
+	cached  NewCache
 }
 
 // GetRESTOptions returns how a resource is stored.
@@ -74,14 +75,14 @@ func (h watchHistory) GetRESTOptions(resource schema.GroupResource, example runt
 	options.Decorator = h.decorator(uncached)
 	sizes, err := genericoptions.ParseWatchCacheSizes(h.etcd.WatchCacheSizes)
 	if size, ok := sizes[resource]; h.etcd.EnableWatchCache && err == nil && (!ok || size > 0) {
-		options.Decorator = h.decorator(cached)
+		options.Decorator = h.decorator(h.cached)
 	}
 	return options, err
 }
 
 // decorator is k8s.io/apiserver's StorageWithCacher with all decorators, from etcd outwards. The package
 // comment lists them in the order of an object's way to etcd.
-func (h watchHistory) decorator(newCache func(cacher.Config, storage.Interface) (cacheLayer, error)) generic.StorageDecorator {
+func (h watchHistory) decorator(newCache NewCache) generic.StorageDecorator {
 	return func(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
 		library, writer, destroy, err := h.raw.make(config, newObject, newList, prefix)
 		if err != nil {
@@ -113,36 +114,42 @@ func (h watchHistory) decorator(newCache func(cacher.Config, storage.Interface) 
 			destroy()
 			return nil, func() {}, err
 		}
-		current := &currentStorage{Interface: layer.Interface, wait: layer.wait, filled: time.Now().Add(fillTimeout), history: h.history, group: config.GroupResource.Group} // For lists and watches of the cache.
-		bounded := &boundedStorage{Interface: current, large: h.large, prefix: inEtcd}                                                                                       // Charges for the results of all others.
+		current := &currentStorage{Interface: layer.Interface, wait: layer.Wait, filled: time.Now().Add(fillTimeout), history: h.history, group: config.GroupResource.Group} // For lists and watches of the cache.
+		bounded := &boundedStorage{Interface: current, large: h.large, prefix: inEtcd, average: h.large.average(config.GroupResource), cached: !layer.Uncached}              // Charges for the results of all others.
 		return bounded, sync.OnceFunc(func() {
-			layer.stop()
+			layer.Stop()
 			destroy()
 		}), nil
 	}
 }
 
-// cacheLayer is a watch cache, or etcd itself for a resource without one.
-type cacheLayer struct {
+// CacheLayer is a watch cache, or etcd itself for a resource without one.
+type CacheLayer struct {
 	storage.Interface
-	wait func(context.Context) error
-	stop func()
+	// Wait waits until the cache is filled.
+	Wait func(context.Context) error
+	Stop func()
+	// Uncached is true for etcd itself.
+	Uncached bool
 }
 
-func cached(config cacher.Config, etcd storage.Interface) (cacheLayer, error) {
+// NewCache returns a cache of what config.Storage has. What is not read from the cache is read from etcd.
+type NewCache func(config cacher.Config, etcd storage.Interface) (CacheLayer, error)
+
+func cached(config cacher.Config, etcd storage.Interface) (CacheLayer, error) {
 	watchCache, err := cacher.NewCacherFromConfig(config)
 	if err != nil {
-		return cacheLayer{}, err
+		return CacheLayer{}, err
 	}
 	delegator := cacher.NewCacheDelegator(watchCache, etcd)
-	return cacheLayer{delegator, watchCache.Wait, func() {
+	return CacheLayer{Interface: delegator, Wait: watchCache.Wait, Stop: func() {
 		delegator.Stop()
 		watchCache.Stop()
 	}}, nil
 }
 
-func uncached(_ cacher.Config, etcd storage.Interface) (cacheLayer, error) {
-	return cacheLayer{etcd, func(context.Context) error { return nil }, func() {}}, nil
+func uncached(_ cacher.Config, etcd storage.Interface) (CacheLayer, error) {
+	return CacheLayer{Interface: etcd, Wait: func(context.Context) error { return nil }, Stop: func() {}, Uncached: true}, nil
 }
 
 // historicStorage is the source of a watch cache. Its first list shows the past. As after each

@@ -50,6 +50,8 @@ type contender struct {
 	// server is the process behind kube-apiserver, nil if kube-apiserver serves the objects
 	// itself.
 	server *controlplane.Component
+	// prefix is where a contender with stored objects has them in etcd.
+	prefix string
 	// host is where clients send requests, if not to kube-apiserver.
 	host string
 
@@ -195,21 +197,25 @@ var continuation = regexp.MustCompile(`"continue":"([^"]+)"`)
 
 func (c *contender) list(version, accept string, limit int) func(context.Context, client) error {
 	return func(ctx context.Context, client client) error {
-		for token := ""; ; {
-			path := fmt.Sprintf("%s?limit=%d&continue=%s", c.path(version), limit, token)
-			answer, err := client.do(ctx, http.MethodGet, path, accept, nil)
-			if err != nil {
-				return err
-			}
-			// It is in the list's metadata, which comes first or, in lists of custom resources, last.
-			const part = 4096
-			ends := slices.Concat(answer[:min(len(answer), part)], answer[max(len(answer)-part, 0):])
-			match := continuation.FindSubmatch(ends)
-			if limit == 0 || match == nil {
-				return nil
-			}
-			token = string(match[1])
+		return listPages(ctx, client, c.path(version)+"?", accept, limit)
+	}
+}
+
+// listPages lists what a path with a query has.
+func listPages(ctx context.Context, client client, path, accept string, limit int) error {
+	for token := ""; ; {
+		answer, err := client.do(ctx, http.MethodGet, fmt.Sprintf("%s&limit=%d&continue=%s", path, limit, token), accept, nil)
+		if err != nil {
+			return err
 		}
+		// It is in the list's metadata, which comes first or, in lists of custom resources, last.
+		const part = 4096
+		ends := slices.Concat(answer[:min(len(answer), part)], answer[max(len(answer)-part, 0):])
+		match := continuation.FindSubmatch(ends)
+		if limit == 0 || match == nil {
+			return nil
+		}
+		token = string(match[1])
 	}
 }
 

@@ -54,8 +54,10 @@ func progress(message string) { fmt.Fprintln(os.Stderr, message) }
 
 // size says how much is measured.
 type size struct {
-	rounds, requests, objects, watches, relief int
-	growth                                     []int
+	rounds, requests, objects, watches int
+	growth, stored                     []int
+	// base is another build of crd-apiserver, to be measured, too.
+	base string
 }
 
 // many is how many clients work at the same time.
@@ -67,7 +69,7 @@ type Result struct {
 	Samples []Sample `json:"samples"`
 	Watches []Watch  `json:"watches,omitempty"`
 	Growth  []Growth `json:"growth,omitempty"`
-	Relief  []Relief `json:"relief,omitempty"`
+	Stored  []Stored `json:"stored,omitempty"`
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
@@ -77,7 +79,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags.IntVar(&s.requests, "requests", 1000, "how many requests of each verb 16 clients send in a round; 0 for none")
 	flags.IntVar(&s.objects, "objects", 5000, "how many objects lists have; 0 for no lists")
 	flags.IntVar(&s.watches, "watches", 1000, "how many watches see each write; 0 for none")
-	flags.IntVar(&s.relief, "relief", 50_000, "with how many custom resources kube-apiserver and crd-apiserver are started; 0 for none")
+	stored := flags.String("stored", "0,50000", "with how many custom resources kube-apiserver and crd-apiserver are started; empty for none")
+	flags.StringVar(&s.base, "crd-base", "", "the path of another build of crd-apiserver, which is started with them, too")
 	growth := flags.String("growth", "0,10000,100000", "with how many stored pizzas the server is started; empty for none")
 	file := flags.String("out", "", "the file for the samples, as JSON")
 	base := flags.String("base", "", "the path of another build of the server, to compare the two builds and nothing else")
@@ -90,6 +93,9 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if s.growth, err = numbers(*growth); err != nil {
 		return fmt.Errorf("--growth: %w", err)
 	}
+	if s.stored, err = numbers(*stored); err != nil {
+		return fmt.Errorf("--stored: %w", err)
+	}
 	dir, err := os.MkdirTemp("", "comparison-")
 	if err != nil {
 		return err
@@ -99,7 +105,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	var b *bench
 	if *base != "" {
 		b, err = setUpBuilds(ctx, dir, *base)
-		s.watches, s.relief, s.growth = 0, 0, nil
+		s.watches, s.stored, s.growth = 0, nil, nil
 	} else {
 		b, err = setUp(ctx, dir)
 	}
@@ -126,7 +132,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 
 // fill measures everything.
 func (b *bench) fill(ctx context.Context, result *Result, s size) error {
-	for _, part := range []func(context.Context, *Result, size) error{b.measureVerbs, b.measureLists, b.measureWatches, b.measureGrowth, b.measureRelief} {
+	for _, part := range []func(context.Context, *Result, size) error{b.measureVerbs, b.measureLists, b.measureWatches, b.measureGrowth, b.measureStored} {
 		if err := part(ctx, result, s); err != nil {
 			return err
 		}

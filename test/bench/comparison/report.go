@@ -64,10 +64,10 @@ func report(out io.Writer, result Result) error {
 			fmt.Fprintf(w, "%d\t%.2f\t%.2f\t%.2f\t%d\t%d\t%.2f\t%.2f\t%d\t%.2f\t\n", g.Objects, g.Ready, g.CPU, g.Cached, g.Resident/1e6, g.Peak/1e6, g.Create, g.DeleteTopping, g.List/1e6, g.ListSeconds)
 		}
 	}
-	if len(result.Relief) > 0 {
-		fmt.Fprint(w, "\nstored custom resources\tkube-apiserver MB\tcrd-apiserver MB\tetcd MB\tits database MB\t\n")
-		for _, r := range result.Relief {
-			fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t\n", r.Objects, r.KubeAPIServer/1e6, r.CRDAPIServer/1e6, r.Etcd/1e6, r.Database/1e6)
+	if len(result.Stored) > 0 {
+		fmt.Fprint(w, "\nstored custom resources\tready s\tCPU s\tresident MB\tpeak MB\tafter lists MB\tvalue bytes\t\n")
+		for _, r := range result.Stored {
+			fmt.Fprintf(w, "%d, %s\t%.2f\t%.2f\t%d\t%d\t%d\t%d\t\n", r.Objects, r.Contender, r.Ready, r.CPU, r.Resident/1e6, r.Peak/1e6, r.Read/1e6, r.Value)
 		}
 	}
 	return w.Flush()

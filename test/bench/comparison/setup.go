@@ -150,12 +150,12 @@ func (b *bench) pizzas(ctx context.Context) (*contender, error) {
 
 func (b *bench) crd(ctx context.Context) (*contender, error) {
 	return &contender{group: groupOfCRD, version: "v1", resource: "pizzas", kind: "Pizza", content: pizzaContent},
-		b.define(ctx, groupOfCRD)
+		b.definePizzas(ctx, groupOfCRD)
 }
 
-// define creates the repository's CustomResourceDefinition of pizzas in another group, with
+// definePizzas creates the repository's CustomResourceDefinition of pizzas in another group, with
 // the stored version only.
-func (b *bench) define(ctx context.Context, group string) error {
+func (b *bench) definePizzas(ctx context.Context, group string) error {
 	content, err := os.ReadFile(filepath.Join("artifacts", "crd", "pizzas.yaml"))
 	if err != nil {
 		return err
@@ -164,10 +164,20 @@ func (b *bench) define(ctx context.Context, group string) error {
 	if err := yaml.Unmarshal(content, &definition); err != nil {
 		return err
 	}
-	definition.Name, definition.Spec.Group, definition.Spec.Conversion = definition.Spec.Names.Plural+"."+group, group, nil
+	definition.Spec.Conversion = nil
 	definition.Spec.Names.ShortNames, definition.Spec.Names.Categories = nil, nil
 	definition.Spec.Versions = slices.DeleteFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return !v.Storage })
-	encoded, err := yaml.Marshal(definition)
+	return b.define(ctx, group, definition.Spec)
+}
+
+// define creates a CustomResourceDefinition in a group.
+func (b *bench) define(ctx context.Context, group string, spec apiextensionsv1.CustomResourceDefinitionSpec) error {
+	spec.Group = group
+	encoded, err := yaml.Marshal(apiextensionsv1.CustomResourceDefinition{
+		TypeMeta:   metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
+		ObjectMeta: metav1.ObjectMeta{Name: spec.Names.Plural + "." + group},
+		Spec:       spec,
+	})
 	if err != nil {
 		return err
 	}
@@ -178,7 +188,7 @@ func (b *bench) define(ctx context.Context, group string) error {
 	if err := b.cp.Apply(ctx, file); err != nil {
 		return err
 	}
-	return b.await(ctx, "/apis/"+group+"/v1/pizzas")
+	return b.await(ctx, "/apis/"+group+"/v1/"+spec.Names.Plural)
 }
 
 // await waits until kube-apiserver answers a path.
@@ -194,18 +204,28 @@ func (b *bench) await(ctx context.Context, path string) error {
 }
 
 func (b *bench) movedCRD(ctx context.Context) (*contender, error) {
-	name := types.NamespacedName{Namespace: "crd-apiserver", Name: "crd-apiserver"}
-	if err := b.define(ctx, groupOfMoved); err != nil {
+	if err := b.definePizzas(ctx, groupOfMoved); err != nil {
 		return nil, err
 	}
+	server, err := b.startMoved(ctx, "crd-apiserver", movedPrefix, groupOfMoved, "")
+	if err != nil {
+		return nil, err
+	}
+	return &contender{group: groupOfMoved, version: "v1", resource: "pizzas", kind: "Pizza", content: pizzaContent, server: server},
+		b.await(ctx, "/apis/"+groupOfMoved+"/v1/pizzas")
+}
+
+// startMoved starts crd-apiserver, and moves a group to it. The binary is another build of it, if it is not empty.
+func (b *bench) startMoved(ctx context.Context, named, prefix, group, binary string) (*controlplane.Component, error) {
+	name := types.NamespacedName{Namespace: "crd-apiserver", Name: "crd-apiserver"}
 	if err := b.cp.Apply(ctx, filepath.Join("artifacts", "crd-apiserver", "base")); err != nil {
 		return nil, err
 	}
 	if err := b.reachable(ctx, name); err != nil {
 		return nil, err
 	}
-	server, err := b.cp.NewCRDServer("crd-apiserver", controlplane.CRDServerConfig{Groups: []string{groupOfMoved}, Service: name, Account: name, Etcd: "etcd",
-		ComponentConfig: controlplane.ComponentConfig{Flags: []string{"--etcd-prefix=" + movedPrefix}}})
+	server, err := b.cp.NewCRDServer(named, controlplane.CRDServerConfig{Groups: []string{group}, Service: name, Account: name, Etcd: "etcd",
+		ComponentConfig: controlplane.ComponentConfig{Binary: binary, Flags: []string{"--etcd-prefix=" + prefix}}})
 	if err != nil {
 		return nil, err
 	}
@@ -216,11 +236,7 @@ func (b *bench) movedCRD(ctx context.Context) (*contender, error) {
 		Service:  apiregistrationv1.ServiceReference{Namespace: name.Namespace, Name: name.Name, Port: ptr.To(int32(server.Port()))},
 		CABundle: b.cp.PKI.ServingCA.CertPEM(),
 	}
-	if err := crdserver.Register(ctx, b.cp.RESTConfig(), target, func(string) {}, groupOfMoved); err != nil {
-		return nil, err
-	}
-	return &contender{group: groupOfMoved, version: "v1", resource: "pizzas", kind: "Pizza", content: pizzaContent, server: server},
-		b.await(ctx, "/apis/"+groupOfMoved+"/v1/pizzas")
+	return server, crdserver.Register(ctx, b.cp.RESTConfig(), target, func(string) {}, group)
 }
 
 // reachable makes a Service lead to this machine.

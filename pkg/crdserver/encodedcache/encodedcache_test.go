@@ -1,0 +1,230 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package encodedcache
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	library "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+)
+
+const widget = `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"creationTimestamp":"2026-01-02T03:04:05Z","labels":{"a":"b","quoted":"\"\u003c"},` +
+	`"managedFields":[{"apiVersion":"example.com/v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{}},"manager":"m","operation":"Update","time":"2026-01-02T03:04:05Z"}],` +
+	`"name":"one","namespace":"ns","resourceVersion":"7","uid":"u"},"spec":{"list":[{"name":"x","on":true}],"ref":{"resourceVersion":"7"},"size":3,"text":"\"metadata\":{}"}}`
+
+func config() *cacher.Config {
+	return &cacher.Config{
+		Versioner: storage.APIObjectVersioner{},
+		KeyFunc: func(o runtime.Object) (string, error) {
+			return "/widgets/ns/" + o.(*unstructured.Unstructured).GetName(), nil
+		},
+		GetAttrsFunc: func(o runtime.Object) (labels.Set, fields.Set, error) {
+			decoded := o.(*unstructured.Unstructured)
+			return decoded.GetLabels(), fields.Set{"metadata.name": decoded.GetName(), "spec.size": "three"}, nil
+		},
+	}
+}
+
+func decoded(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	require.NoError(t, u.UnmarshalJSON([]byte(widget)))
+	return u
+}
+
+func encoded(t *testing.T) *object {
+	t.Helper()
+	o, err := encode(config(), decoded(t))
+	require.NoError(t, err)
+	return o
+}
+
+func TestObjects(t *testing.T) {
+	o := encoded(t)
+	require.Equal(t, widget, o.json)
+	require.Equal(t, "/widgets/ns/one", o.key)
+	require.Equal(t, map[string]string{"a": "b", "quoted": `"<`}, o.labels)
+	require.Equal(t, map[string]string{"metadata.name": "one", "spec.size": "three"}, o.fields)
+	require.Equal(t, "7", o.GetResourceVersion())
+	back, err := o.decode()
+	require.NoError(t, err)
+	require.Equal(t, decoded(t), back)
+
+	// A deleted object has the revision of its deletion, and another one that looks like it stays.
+	deleted := o.DeepCopyObject().(*object)
+	deleted.SetResourceVersion("7")
+	require.Equal(t, o, deleted)
+	deleted.SetResourceVersion("8")
+	text, err := deleted.text()
+	require.NoError(t, err)
+	want := decoded(t)
+	want.SetResourceVersion("8")
+	wanted, err := want.MarshalJSON()
+	require.NoError(t, err)
+	require.JSONEq(t, string(wanted), text)
+	require.Equal(t, widget, o.json)
+	require.Equal(t, "8", deleted.GetResourceVersion())
+}
+
+// Lists and events are those of k8s.io/apiextensions-apiserver, also if some objects come from etcd itself.
+func TestEncoder(t *testing.T) {
+	list := &objects{
+		TypeMeta: metav1.TypeMeta{APIVersion: "example.com/v1", Kind: "WidgetList"}, ListMeta: metav1.ListMeta{ResourceVersion: "9", RemainingItemCount: new(int64)},
+		Items: []object{*encoded(t), {Unstructured: decoded(t)}},
+	}
+	theirs := &unstructured.UnstructuredList{Items: []unstructured.Unstructured{*decoded(t), *decoded(t)}}
+	theirs.SetAPIVersion("example.com/v1")
+	theirs.SetKind("WidgetList")
+	theirs.SetResourceVersion("9")
+	theirs.SetContinue("")
+	theirs.SetRemainingItemCount(new(int64))
+	wanted, err := theirs.MarshalJSON()
+	require.NoError(t, err)
+	json, ok := runtime.SerializerInfoForMediaType(library.Codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
+	require.True(t, ok)
+	for name, form := range map[string]struct {
+		list     runtime.Object
+		delegate runtime.Encoder
+	}{
+		"plain":    {list, json.Serializer},
+		"indented": {&indented{list}, json.PrettySerializer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got, indentedWant bytes.Buffer
+			require.NoError(t, serializer{library.Codecs}.EncoderForVersion(form.delegate, nil).Encode(form.list, &got))
+			require.NoError(t, form.delegate.Encode(theirs, &indentedWant))
+			require.JSONEq(t, string(wanted), got.String())
+			require.Equal(t, indentedWant.Len(), got.Len(), "the spaces differ")
+		})
+	}
+	var event bytes.Buffer
+	require.NoError(t, encoder{}.Encode(&metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: []byte(widget)}}, &event))
+	require.Equal(t, `{"type":"ADDED","object":`+widget+"}\n", event.String())
+}
+
+// Tables are those of k8s.io/apiextensions-apiserver, for columns of which only some fields are decoded, and for others.
+func TestTables(t *testing.T) {
+	for name, paths := range map[string][]string{
+		"fields":       {".spec.size", ".spec.list[0].name", ".spec.none"},
+		"metadata":     {".metadata.creationTimestamp", `.metadata.labels['quoted']`},
+		"all metadata": {".metadata"},
+		"a filter":     {`.spec.list[?(@.name=="x")].on`},
+		"anything":     {"..name"},
+		"unparsable":   {".spec.size", ".spec.list[", ".spec.text"},
+		"default":      nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			version := apiextensionsv1.CustomResourceDefinitionVersion{Name: "v1"}
+			for _, path := range paths {
+				version.AdditionalPrinterColumns = append(version.AdditionalPrinterColumns, apiextensionsv1.CustomResourceColumnDefinition{Name: path, Type: "string", JSONPath: path})
+			}
+			definition := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Versions: []apiextensionsv1.CustomResourceDefinitionVersion{version}}}
+			ours := columnsOf(definition, "v1")
+			convertor, _ := tableconvertor.New(ours)
+			want, err := convertor.ConvertToTable(t.Context(), decoded(t), &metav1.TableOptions{})
+			require.NoError(t, err)
+			want.TypeMeta = metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "Table"}
+			want.ResourceVersion = "9"
+			for include, row := range map[metav1.IncludeObjectPolicy]string{
+				metav1.IncludeNone:     "null",
+				metav1.IncludeObject:   widget,
+				metav1.IncludeMetadata: `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":` + metadataOf(t) + `}`,
+			} {
+				want.Rows[0].Object = runtime.RawExtension{Raw: []byte(row)}
+				wanted, err := json.Marshal(want)
+				require.NoError(t, err)
+				var got bytes.Buffer
+				require.NoError(t, encoder{}.Encode(&table{
+					objects: objects{ListMeta: metav1.ListMeta{ResourceVersion: "9"}, Items: []object{*encoded(t)}},
+					columns: newColumns(definition, "v1"), version: metav1.SchemeGroupVersion, include: include,
+				}, &got))
+				require.JSONEq(t, string(wanted), got.String())
+			}
+		})
+	}
+}
+
+func metadataOf(t *testing.T) string {
+	t.Helper()
+	content, err := json.Marshal(decoded(t).Object["metadata"])
+	require.NoError(t, err)
+	return string(content)
+}
+
+// Clients of the storage that know nothing of JSON get maps.
+func TestDecodedEvents(t *testing.T) {
+	status := &metav1.Status{Message: "gone"}
+	event, keep := decodeEvent(watch.Event{Type: watch.Error, Object: status})
+	require.True(t, keep)
+	require.Equal(t, watch.Event{Type: watch.Error, Object: status}, event)
+	event, keep = decodeEvent(watch.Event{Type: watch.Added, Object: encoded(t)})
+	require.True(t, keep)
+	require.Equal(t, watch.Event{Type: watch.Added, Object: decoded(t)}, event)
+
+	// The object of many watches is encoded once.
+	shared := &sharedObject{Object: encoded(t), object: encoded(t)}
+	event, keep = decodeEvent(watch.Event{Type: watch.Added, Object: shared})
+	require.True(t, keep)
+	require.Equal(t, decoded(t), event.Object.(runtime.CacheableObject).GetObject())
+	require.NoError(t, event.Object.(runtime.CacheableObject).CacheEncode("id", func(o runtime.Object, _ io.Writer) error {
+		require.Equal(t, decoded(t), o)
+		return nil
+	}, io.Discard))
+	require.Equal(t, []runtime.Identifier{"id"}, shared.asked)
+}
+
+type sharedObject struct {
+	runtime.Object
+	object *object
+	asked  []runtime.Identifier
+}
+
+func (o *sharedObject) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	o.asked = append(o.asked, id)
+	return encode(o.object, w)
+}
+
+func (o *sharedObject) GetObject() runtime.Object { return o.object }
+
+func TestSameDefinition(t *testing.T) {
+	base := apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{UID: "u", Generation: 1}}
+	base.Status.AcceptedNames.Plural = "widgets"
+	for name, change := range map[string]func(*apiextensionsv1.CustomResourceDefinition){
+		"another one":        func(d *apiextensionsv1.CustomResourceDefinition) { d.UID = "v" },
+		"another generation": func(d *apiextensionsv1.CustomResourceDefinition) { d.Generation = 2 },
+		"other names":        func(d *apiextensionsv1.CustomResourceDefinition) { d.Status.AcceptedNames.Kind = "Widget" },
+	} {
+		changed := base.DeepCopy()
+		require.True(t, sameDefinition(&base, changed))
+		change(changed)
+		require.False(t, sameDefinition(&base, changed), name)
+	}
+}

@@ -1,0 +1,305 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package encodedcache
+
+import (
+	"context"
+	"io"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
+	apiserverstorage "restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/storage"
+)
+
+// New returns a watch cache of unstructured objects. It has them encoded.
+func New(config cacher.Config, etcd storage.Interface) (apiserverstorage.CacheLayer, error) {
+	encoded := config
+	encoded.Storage = &encodingStorage{config.Storage, config}
+	encoded.KeyFunc = func(o runtime.Object) (string, error) { return o.(*object).key, nil }
+	encoded.GetAttrsFunc = func(o runtime.Object) (labels.Set, fields.Set, error) {
+		return o.(*object).labels, o.(*object).fields, nil
+	}
+	encoded.NewFunc = func() runtime.Object {
+		return &object{Unstructured: config.NewFunc().(*unstructured.Unstructured)}
+	}
+	encoded.NewListFunc = func() runtime.Object { return &page{} }
+	encoded.Codec = unstructured.UnstructuredJSONScheme // The Cacher tries whether it can encode NewFunc's object.
+	watchCache, err := cacher.NewCacherFromConfig(encoded)
+	if err != nil {
+		return apiserverstorage.CacheLayer{}, err
+	}
+	delegator := cacher.NewCacheDelegator(watchCache, &decodedStorage{etcd, config.NewListFunc})
+	return apiserverstorage.CacheLayer{
+		Interface: &Storage{delegator},
+		Wait:      watchCache.Wait,
+		Stop: func() {
+			delegator.Stop()
+			watchCache.Stop()
+		},
+	}, nil
+}
+
+// encodingStorage encodes objects for the Cacher. Each list and each event is encoded once.
+type encodingStorage struct {
+	storage.Interface
+	config cacher.Config
+}
+
+// EnableResourceSizeEstimation does nothing. The estimation remembers the size of each object, with its key.
+func (*encodingStorage) EnableResourceSizeEstimation(storage.KeysFunc) error { return nil }
+
+// IsWatchListSemanticsUnSupported makes the Cacher list, page by page.
+func (*encodingStorage) IsWatchListSemanticsUnSupported() bool { return true }
+
+// pageSize is the number of objects that are decoded at once. The Cacher asks for 10,000.
+const pageSize = 500
+
+// GetList reads a page.
+func (s *encodingStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	if opts.Predicate.Limit > pageSize {
+		opts.Predicate.Limit = pageSize
+	}
+	read := s.config.NewListFunc().(*unstructured.UnstructuredList)
+	if err := s.Interface.GetList(ctx, key, opts, read); err != nil {
+		return err
+	}
+	into := list.(*page)
+	into.ListMeta = listMeta(read)
+	into.Items = make([]*object, len(read.Items))
+	for i := range read.Items {
+		encoded, err := encode(&s.config, &read.Items[i])
+		if err != nil {
+			return err
+		}
+		into.Items[i] = encoded
+	}
+	return nil
+}
+
+// Watch begins a watch of encoded objects.
+func (s *encodingStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	w, err := s.Interface.Watch(ctx, key, opts)
+	if err != nil {
+		return nil, err
+	}
+	return watch.Filter(w, s.encodeEvent), nil
+}
+
+func (s *encodingStorage) encodeEvent(event watch.Event) (watch.Event, bool) {
+	recorded, isRecorded := event.Object.(storage.WatchEventWithRecordTime)
+	if isRecorded {
+		event.Object = recorded.Unwrap()
+	}
+	decoded, ok := event.Object.(*unstructured.Unstructured)
+	if !ok {
+		return event, true // It is a Status.
+	}
+	if event.Type == watch.Bookmark {
+		event.Object = &object{Unstructured: decoded}
+		return event, true
+	}
+	encoded, err := encode(&s.config, decoded)
+	if err != nil {
+		status := apierrors.NewInternalError(err).Status()
+		return watch.Event{Type: watch.Error, Object: &status}, true // The Cacher lists again.
+	}
+	event.Object = encoded
+	if isRecorded {
+		event.Object = recordedObject{encoded, recorded.RecordTime()}
+	}
+	return event, true
+}
+
+// recordedObject is an object with the time when it came from etcd, for the Cacher's metrics.
+type recordedObject struct {
+	*object
+	at time.Time
+}
+
+// RecordTime returns the time.
+func (o recordedObject) RecordTime() time.Time { return o.at }
+
+// Unwrap returns the object.
+func (o recordedObject) Unwrap() runtime.Object { return o.object }
+
+// decodedStorage is etcd for the delegator, which reads in the types of the Cacher.
+type decodedStorage struct {
+	storage.Interface
+	newList func() runtime.Object
+}
+
+// GetList reads a list that the Cacher does not have.
+func (s *decodedStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	read := s.newList().(*unstructured.UnstructuredList)
+	if err := s.Interface.GetList(ctx, key, opts, read); err != nil {
+		return err
+	}
+	into := list.(*objects)
+	into.ListMeta = listMeta(read)
+	into.Items = make([]object, len(read.Items))
+	for i := range read.Items {
+		into.Items[i].Unstructured = &read.Items[i]
+	}
+	return nil
+}
+
+// Get reads an object.
+func (s *decodedStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	read := &unstructured.Unstructured{}
+	out.(*object).Unstructured = read
+	return s.Interface.Get(ctx, key, opts, read)
+}
+
+// GuaranteedUpdate changes an object. The delegator suggests the Cacher's.
+func (s *decodedStorage) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cached runtime.Object) error {
+	return s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, suggestion(cached))
+}
+
+// Delete deletes an object. The delegator suggests the Cacher's.
+func (s *decodedStorage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {
+	return s.Interface.Delete(ctx, key, out, preconditions, validate, suggestion(cached), opts)
+}
+
+func suggestion(cached runtime.Object) runtime.Object {
+	if encoded, ok := cached.(*object); ok {
+		if decoded, err := encoded.decode(); err == nil {
+			return decoded
+		}
+	}
+	return nil
+}
+
+func listMeta(list *unstructured.UnstructuredList) metav1.ListMeta {
+	return metav1.ListMeta{
+		ResourceVersion:    list.GetResourceVersion(),
+		Continue:           list.GetContinue(),
+		RemainingItemCount: list.GetRemainingItemCount(),
+	}
+}
+
+// Storage is the storage of a kind of custom resources.
+type Storage struct {
+	storage.Interface // The delegator.
+}
+
+// Get reads an object.
+func (s *Storage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	read := &object{}
+	if err := s.Interface.Get(ctx, key, opts, read); err != nil {
+		return err
+	}
+	into := out.(*unstructured.Unstructured)
+	if read.Unstructured == nil && read.json == "" { // There is none, which is no error for this client.
+		*into = unstructured.Unstructured{}
+		return nil
+	}
+	decoded, err := read.decode()
+	if err == nil {
+		*into = *decoded
+	}
+	return err
+}
+
+// GetList reads a list of encoded or of unstructured objects. The latter takes memory.
+func (s *Storage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	into, ok := list.(*unstructured.UnstructuredList)
+	if !ok {
+		return s.Interface.GetList(ctx, key, opts, list)
+	}
+	read := &objects{}
+	if err := s.Interface.GetList(ctx, key, opts, read); err != nil {
+		return err
+	}
+	if err := limits.ReserveList(ctx, read.size()); err != nil {
+		return err
+	}
+	into.SetResourceVersion(read.ResourceVersion)
+	into.SetContinue(read.Continue)
+	into.SetRemainingItemCount(read.RemainingItemCount)
+	into.Items = make([]unstructured.Unstructured, len(read.Items))
+	for i := range read.Items {
+		decoded, err := read.Items[i].decode()
+		if err != nil {
+			return err
+		}
+		into.Items[i] = *decoded
+	}
+	return nil
+}
+
+type encodedKey struct{}
+
+// withEncoded returns a context whose watches have encoded objects.
+func withEncoded(ctx context.Context) context.Context {
+	return context.WithValue(ctx, encodedKey{}, true)
+}
+
+// Watch begins a watch.
+func (s *Storage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	w, err := s.Interface.Watch(ctx, key, opts)
+	if err != nil || ctx.Value(encodedKey{}) != nil {
+		return w, err
+	}
+	return watch.Filter(w, decodeEvent), nil
+}
+
+func decodeEvent(event watch.Event) (watch.Event, bool) {
+	switch o := event.Object.(type) {
+	case *object:
+		decoded, err := o.decode()
+		if err != nil {
+			return event, false // It has been encoded here.
+		}
+		event.Object = decoded
+	case runtime.CacheableObject:
+		event.Object = decodingObject{event.Object, o}
+	}
+	return event, true
+}
+
+// decodingObject is an object of many watches. It is decoded once for each of their encodings.
+type decodingObject struct {
+	runtime.Object
+	cached runtime.CacheableObject
+}
+
+// CacheEncode encodes the decoded object, or writes what another watch has encoded.
+func (o decodingObject) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	return o.cached.CacheEncode(id, func(encoded runtime.Object, w io.Writer) error {
+		decoded, err := encoded.(*object).decode()
+		if err != nil {
+			return err
+		}
+		return encode(decoded, w)
+	}, w)
+}
+
+// GetObject returns the decoded object.
+func (o decodingObject) GetObject() runtime.Object {
+	decoded, _ := o.cached.GetObject().(*object).decode()
+	return decoded
+}
