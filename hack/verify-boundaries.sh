@@ -30,7 +30,8 @@ pkg/cmd/kit                   pkg/kit pkg/kit/codegen
 pkg/cmd/conformance           pkg/conformance
 pkg/conformance
 pkg/cmd                       pkg/apiserver pkg/crdserver pkg/doctor pkg/migrate pkg/etcd/keys pkg/etcd pkg/certificates pkg/cluster pkg/registry
-pkg/crdserver                 pkg/apiserver/storage pkg/apiserver pkg/admission pkg/cluster pkg/etcd/keys
+pkg/crdserver/encodedcache    pkg/apiserver/storage pkg/apiserver/limits
+pkg/crdserver                 pkg/crdserver/encodedcache pkg/apiserver/storage pkg/apiserver pkg/admission pkg/cluster pkg/etcd/keys
 pkg/crdserver(tests)          pkg/etcd
 pkg/kit/crd                   pkg/registry/definition pkg/registry pkg/kit/codegen
 pkg/kit/crd(tests)            test/workshop

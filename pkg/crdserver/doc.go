@@ -31,4 +31,5 @@ limitations under the License.
 //
 //   - inside answers the server's own requests for copies of definitions.
 //   - withoutProtobuf refuses custom resources in protobuf, since apiextensions-apiserver's decoder would panic.
+//   - encodedcache.Handler answers lists and watches from a watch cache of objects in JSON.
 package crdserver

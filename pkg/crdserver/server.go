@@ -83,7 +83,7 @@ func newLibraryServer(config *apiserver.Config, private *privateAPI, announcer *
 	custom := &library.Config{
 		GenericConfig: &recommended,
 		ExtraConfig: library.ExtraConfig{
-			CRDRESTOptionsGetter: reads.RESTOptions(config.BaseStorage(objects, encodedcache.New)),
+			CRDRESTOptionsGetter: reads.RESTOptions(config.BaseStorage(objects, reads.NewCache)),
 			MasterCount:          1,
 			ServiceResolver:      services,
 			AuthResolverWrapper:  wrapper,

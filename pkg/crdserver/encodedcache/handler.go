@@ -44,11 +44,13 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
+	apiserverstorage "restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/storage"
 )
 
 // Handler answers lists and watches in JSON from encoded objects. Its zero value answers none.
@@ -59,8 +61,16 @@ type Handler struct {
 	// MinRequestTimeout is the shortest time after which a watch without a timeout ends.
 	MinRequestTimeout time.Duration
 
-	// served are the resources by their schema.GroupVersionResource.
-	served sync.Map
+	// served are the resources by their schema.GroupVersionResource, and cached those whose storage is being created with a
+	// watch cache.
+	served, cached sync.Map
+}
+
+// NewCache returns a watch cache for a storage that RESTOptions is creating.
+func (h *Handler) NewCache(config cacher.Config, etcd storage.Interface) (apiserverstorage.CacheLayer, error) {
+	gvk := config.NewListFunc().GetObjectKind().GroupVersionKind()
+	h.cached.Store(config.GroupResource.WithVersion(gvk.Version), nil)
+	return New(config, etcd)
 }
 
 // resource is a version of a definition with its storage.
@@ -141,8 +151,9 @@ func (o restOptions) GetRESTOptions(gr schema.GroupResource, example runtime.Obj
 func (h *Handler) serve(gr schema.GroupResource, stored storage.Interface, prefix string, newList func() runtime.Object, attributes storage.AttrFunc) (forget func()) {
 	gvk := newList().GetObjectKind().GroupVersionKind()
 	gvr := gr.WithVersion(gvk.Version)
+	_, cached := h.cached.LoadAndDelete(gvr)
 	definition, err := h.Definitions.Get(gr.String())
-	if err != nil {
+	if err != nil || !cached {
 		return func() {}
 	}
 	served := &resource{definition, newColumns(definition, gvr.Version), newScope(definition, gvr), newStore(definition, gvk, stored, prefix, attributes)}

@@ -65,9 +65,10 @@ func report(out io.Writer, result Result) error {
 		}
 	}
 	if len(result.Stored) > 0 {
-		fmt.Fprint(w, "\nstored custom resources\tready s\tCPU s\tresident MB\tpeak MB\tafter lists MB\tvalue bytes\t\n")
+		fmt.Fprint(w, "\nstored custom resources\tready s\tCPU s\tresident MB\tpeak MB\tafter lists MB\tvalue bytes\tdatabase MB\tin pages s\tinformer s\tcreate ms\tget ms\t\n")
 		for _, r := range result.Stored {
-			fmt.Fprintf(w, "%d, %s\t%.2f\t%.2f\t%d\t%d\t%d\t%d\t\n", r.Objects, r.Contender, r.Ready, r.CPU, r.Resident/1e6, r.Peak/1e6, r.Read/1e6, r.Value)
+			fmt.Fprintf(w, "%d, %s\t%.2f\t%.2f\t%d\t%d\t%d\t%d\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t\n", r.Objects, r.Contender, r.Ready, r.CPU,
+				r.Resident/1e6, r.Peak/1e6, r.Read/1e6, r.Value, r.Database/1e6, r.Pages, r.Informer, r.Create, r.Get)
 		}
 	}
 	return w.Flush()

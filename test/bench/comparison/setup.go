@@ -74,6 +74,7 @@ func start(ctx context.Context, dir string, flags ...string) (*bench, error) {
 	cp, err := controlplane.Start(ctx, controlplane.Config{
 		Dir: dir, BinDir: filepath.Join("_output", "bin"), Progress: progress,
 		ControllerManager: controlplane.ComponentConfig{Off: true},
+		Etcd:              controlplane.ComponentConfig{Flags: []string{"--quota-backend-bytes=8000000000"}},
 		APIServer:         controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Flags: flags}, Etcd: "etcd"},
 	})
 	if err != nil {

@@ -17,6 +17,7 @@ limitations under the License.
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -27,6 +28,12 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/test/bench/machine"
@@ -45,6 +52,15 @@ type Stored struct {
 	Resident int64 `json:"resident"`
 	Peak     int64 `json:"peak"`
 	Read     int64 `json:"read"`
+	// Database is the size of etcd's file in bytes, with the objects of all contenders so far.
+	Database int64 `json:"database"`
+	// Pages is how many seconds a client needs to list all objects in pages of 500, and Informer those until one of
+	// client-go has synced.
+	Pages    float64 `json:"pages"`
+	Informer float64 `json:"informer"`
+	// Create and Get are the milliseconds of a request at the median, of one client.
+	Create float64 `json:"create"`
+	Get    float64 `json:"get"`
 	// Value is the size of an object in etcd, in bytes.
 	Value int `json:"value"`
 }
@@ -59,6 +75,8 @@ const (
 		`"templates":[{"name":"main","container":{"image":"registry.example.com/jobs/worker:1.4.2","command":["worker"],"args":["--input=/data/in","--output=/data/out"]}}]},` +
 		`"status":{"phase":"Succeeded","startedAt":"2026-11-01T08:00:00Z","finishedAt":"2026-11-01T08:03:12Z","progress":"4/4"}}`
 	batch = 5000
+
+	mostOfOthers = 300_000
 )
 
 func workflows() apiextensionsv1.CustomResourceDefinitionSpec {
@@ -91,6 +109,7 @@ var storedReads = []struct {
 	{name: "5,000 of all namespaces by label", query: "batch"},
 	{name: "5,000 in a namespace, as a table", query: "in", accept: table},
 	{name: "100 of all namespaces by label", query: "hundred"},
+	{name: "a watch that begins with 5,000", query: "watch"},
 }
 
 // measureStored starts kube-apiserver, crd-apiserver and, if there is one, another build of it with more and more custom
@@ -115,6 +134,9 @@ func (b *bench) measureStored(ctx context.Context, result *Result, s size) (err 
 	from := 1
 	for _, objects := range s.stored {
 		for _, c := range contenders {
+			if objects > mostOfOthers && c.name != "crd-apiserver" {
+				continue // They take more memory than there is beside the other processes.
+			}
 			progress(fmt.Sprintf("Starting %s with %d custom resources", c.name, objects))
 			value, err := copyWorkflows(ctx, client, c, from, objects)
 			if err != nil {
@@ -125,6 +147,14 @@ func (b *bench) measureStored(ctx context.Context, result *Result, s size) (err 
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
 			stored.Objects, stored.Value = objects, value
+			status, err := client.Status(ctx, b.cp.Etcd.URL())
+			if err != nil {
+				return err
+			}
+			stored.Database = status.DbSize
+			if err := stored.use(ctx, b, c, clients[:1]); err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
 			for round := range s.rounds {
 				if objects < batch {
 					break
@@ -174,7 +204,7 @@ func (b *bench) storing(ctx context.Context, base string) ([]*contender, error) 
 		if err := b.define(ctx, each.group, workflows()); err != nil {
 			return nil, err
 		}
-		c := &contender{name: each.name, group: each.group, version: "v1", resource: "workflows", kind: "Workflow", prefix: each.prefix}
+		c := &contender{name: each.name, group: each.group, version: "v1", resource: "workflows", kind: "Workflow", content: `"spec":{"entrypoint":"main"}`, prefix: each.prefix, revision: map[string]string{}}
 		if each.name != reference {
 			if c.server, err = b.startMoved(ctx, strings.Trim(each.prefix, "/"), each.prefix, each.group, each.binary); err != nil {
 				return nil, err
@@ -227,6 +257,55 @@ func (b *bench) stored(ctx context.Context, client client, c *contender) (Stored
 	return stored, err
 }
 
+// use measures what takes longer with more objects, or should not.
+func (s *Stored) use(ctx context.Context, b *bench, c *contender, clients []client) error {
+	began := time.Now()
+	path := "/apis/" + c.group + "/v1/workflows"
+	if err := listPages(ctx, clients[0], path+"?", "", pageSize); err != nil {
+		return err
+	}
+	s.Pages = time.Since(began).Seconds()
+	dynamics, err := dynamic.NewForConfig(b.cp.RESTConfig())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	informer := dynamicinformer.NewDynamicSharedInformerFactory(dynamics, 0).ForResource(schema.GroupVersionResource{Group: c.group, Version: c.version, Resource: c.resource}).Informer()
+	// This process is not measured, and need not keep the objects.
+	if err := informer.SetTransform(func(o any) (any, error) {
+		meta, err := meta.Accessor(o)
+		if err != nil {
+			return nil, err
+		}
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: meta.GetNamespace(), Name: meta.GetName(), ResourceVersion: meta.GetResourceVersion()}}, nil
+	}); err != nil {
+		return err
+	}
+	began = time.Now()
+	go informer.RunWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return ctx.Err()
+	}
+	s.Informer = time.Since(began).Seconds()
+	if have := len(informer.GetStore().ListKeys()); have != s.Objects {
+		return fmt.Errorf("the informer has %d objects, not %d", have, s.Objects)
+	}
+	for _, each := range []struct {
+		verb verb
+		to   *float64
+	}{{verbs[0], &s.Create}, {verbs[1], &s.Get}, {verbs[3], nil}} {
+		sample, err := b.measure(ctx, c, clients, attempts, each.verb.do(c, "used"))
+		if err != nil {
+			return err
+		}
+		if each.to != nil {
+			*each.to = sample.Median
+		}
+	}
+	return nil
+}
+
 func (b *bench) readStored(ctx context.Context, c *contender, objects int) ([]Sample, error) {
 	var samples []Sample
 	for _, read := range storedReads {
@@ -243,6 +322,8 @@ func (b *bench) readStored(ctx context.Context, c *contender, objects int) ([]Sa
 			case "hundred":
 			case "batch":
 				path = fmt.Sprintf("/apis/%s/v1/workflows?labelSelector=batch=batch-%04d", c.group, at)
+			case "watch":
+				return watchAll(ctx, client, fmt.Sprintf("/apis/%s/v1/namespaces/batch-%04d/workflows", c.group, at))
 			default:
 				path = fmt.Sprintf("/apis/%s/v1/namespaces/batch-%04d/workflows?", c.group, at)
 			}
@@ -255,6 +336,31 @@ func (b *bench) readStored(ctx context.Context, c *contender, objects int) ([]Sa
 		samples = append(samples, sample)
 	}
 	return samples, nil
+}
+
+// watchAll watches until all objects of a path have come.
+func watchAll(ctx context.Context, client client, path string) error {
+	query := "?watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, client.host+path+query, nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	events, lines := 0, bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		if bytes.HasPrefix(lines.Bytes(), []byte(`{"type":"BOOKMARK"`)) {
+			break
+		}
+		events++
+	}
+	if events != batch {
+		return fmt.Errorf("%s: %d events, not %d: %w", path, events, batch, lines.Err())
+	}
+	return nil
 }
 
 // copyWorkflows makes as many objects of the first one, and returns its size.

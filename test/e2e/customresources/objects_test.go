@@ -20,6 +20,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -29,7 +30,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -243,4 +246,38 @@ func TestAdmission(t *testing.T) {
 		require.ErrorContains(t, err, "no green")
 		return nil
 	})
+}
+
+// A resource without a watch cache has lists, pages, watches and informers.
+func TestWithoutWatchCache(t *testing.T) {
+	t.Parallel()
+	const group = "uncached.example.com"
+	uncached, err := framework.NewCRDServer(cp, "crd-apiserver-uncached", []string{group}, "--watch-cache-sizes=widgets."+group+"#0")
+	require.NoError(t, err)
+	require.NoError(t, uncached.Start(t.Context()))
+	ns := framework.Namespace(t, cp)
+	defineAt(t, uncached, widgets(group, true))
+	create(t, group, "v1", ns, "one")
+	create(t, group, "v1", ns, "two")
+	resource := schema.GroupVersionResource{Group: group, Version: "v2", Resource: "widgets"}
+
+	page, err := widgetsIn(group, "v2", ns).List(t.Context(), metav1.ListOptions{Limit: 1})
+	require.NoError(t, err)
+	require.Equal(t, "one", page.Items[0].GetName())
+	page, err = widgetsIn(group, "v2", ns).List(t.Context(), metav1.ListOptions{Limit: 1, Continue: page.GetContinue()})
+	require.NoError(t, err)
+	require.Equal(t, "two", page.Items[0].GetName())
+
+	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(framework.Dynamic(cp), 0, ns, nil)
+	informer := factory.ForResource(resource).Informer()
+	go informer.RunWithContext(t.Context())
+	create(t, group, "v1", ns, "three")
+	controlplane.Eventually(t, func() error {
+		if keys := informer.GetStore().ListKeys(); len(keys) != 3 {
+			return fmt.Errorf("the informer has %v", keys)
+		}
+		return nil
+	})
+	_, metrics := framework.Get(t, cp, uncached, "/metrics")
+	require.NotRegexp(t, `apiserver_watch_cache_initializations_total\{group="`+group, metrics)
 }

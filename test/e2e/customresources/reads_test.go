@@ -37,6 +37,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
@@ -55,7 +56,7 @@ func TestReadsAreThoseOfKubeAPIServer(t *testing.T) {
 	t.Parallel()
 	reads, batches := 10_000, 40
 	if testing.Short() {
-		reads = 2000
+		reads = 1000
 	}
 	other, err := cp.NewCRDServer("crd-apiserver-reads", controlplane.CRDServerConfig{
 		Groups: []string{readGroup}, Service: framework.CRDServer(), Account: framework.CRDServer(), Etcd: cp.Etcd.Name(),
@@ -78,18 +79,16 @@ func TestReadsAreThoseOfKubeAPIServer(t *testing.T) {
 			return err
 		})
 	}
-	tls, err := cp.EtcdTLS()
-	require.NoError(t, err)
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{cp.Etcd.URL()}, TLS: tls})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, client.Close()) }()
 
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // The same reads each time.
-	w := &writer{client: client, random: random, stored: map[string]int{}}
+	w := &writer{client: etcdClient(t, cp.Etcd), random: random, stored: map[string]int{}}
 	for range 100 {
 		require.NoError(t, w.write(t.Context()))
 	}
-	for range batches {
+	for batch := range batches {
+		if batch == batches/2 {
+			change(t, definition, both)
+		}
 		// Watches begin before the writes, and end after them. The lists follow, since nothing is written meanwhile.
 		var requests []request
 		for range reads / batches {
@@ -107,6 +106,38 @@ func TestReadsAreThoseOfKubeAPIServer(t *testing.T) {
 		running.Wait()
 		if t.Failed() {
 			return
+		}
+	}
+}
+
+// change changes the default, the columns, the stored version and the deprecation of a definition, and waits until both
+// servers show it.
+func change(t *testing.T, definition *apiextensionsv1.CustomResourceDefinition, both [2]reader) {
+	t.Helper()
+	changed := definition.DeepCopy()
+	for i := range changed.Spec.Versions {
+		version := &changed.Spec.Versions[i]
+		version.Deprecated = false
+		version.Storage = version.Name == "v2"
+		version.AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{{Name: "Labels", Type: "string", JSONPath: ".metadata.labels"}}
+		properties := version.Schema.OpenAPIV3Schema.Properties["spec"].Properties
+		colour := properties["colour"]
+		colour.Default = &apiextensionsv1.JSON{Raw: []byte(`"yellow"`)}
+		properties["colour"] = colour
+		delete(properties, "free") // It is pruned.
+	}
+	content, err := json.Marshal(changed)
+	require.NoError(t, err)
+	apply(t, content)
+	for _, version := range []string{"v1", "v2"} {
+		for _, r := range both {
+			controlplane.Eventually(t, func() error {
+				answer, err := r.read(t.Context(), request{path: "/apis/" + readGroup + "/" + version + "/widgets"})
+				if err == nil && (!strings.Contains(answer.body, "yellow") || strings.Contains(answer.body, `"free"`) || answer.warned != "") {
+					err = fmt.Errorf("the old definition is served: %s %s", answer.warned, answer.body)
+				}
+				return err
+			})
 		}
 	}
 }
