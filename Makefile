@@ -71,7 +71,7 @@ run: $(BIN)/etcd $(BIN)/kube-apiserver ## Runs a control plane with the server u
 		-next='kubectl get pizzas --output=wide' \
 		-next='kubectl get pizzas.v1alpha1.restaurant.programming-kubernetes.info --output=yaml' \
 		-next='kubectl explain pizza.spec --recursive' \
-		-build-rest='MAKEFLAGS= PROGRESS_INTERVAL=30 $(SELF) --silent $(BIN)/kubectl $(BIN)/kube-controller-manager'
+		-build-rest='MAKEFLAGS= $(SELF) --silent $(BIN)/kubectl $(BIN)/kube-controller-manager'
 
 .PHONY: clean
 clean: ## Deletes the data of "make run" and "make run-remote"

@@ -35,9 +35,6 @@ export CGO_ENABLED=0
 export GOTMPDIR=${PWD}/_output/tmp
 mkdir -p "${bin}" "${GOTMPDIR}"
 
-# Seconds between two reports on a build of Kubernetes.
-readonly interval=${PROGRESS_INTERVAL:-5}
-
 # build NAME MODULE PACKAGE LDFLAGS
 build() {
 	[[ -e ${bin}/$1 ]] || echo "$1: building, which can take two minutes the first time"
@@ -77,8 +74,10 @@ prebuilt() {
 for name in "$@"; do
 	case ${name} in
 	etcd | etcdctl | kube-* | kubectl | kubelet)
-		prebuilt "${name}" ||
-			go run -trimpath ./test/controlplane/kubernetes -dir="${bin}" -interval="${interval}s" "${name}"
+		if ! prebuilt "${name}"; then
+			cache=$(go run -trimpath ./test/controlplane/kubernetes "${name}")
+			install "${cache}/${name}" "${bin}/${name}"
+		fi
 		;;
 	sample-apiserver)
 		build "${name}" hack/kubernetes k8s.io/sample-apiserver "-s -w"
