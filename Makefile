@@ -71,7 +71,7 @@ run: $(BIN)/etcd $(BIN)/kube-apiserver ## Runs a control plane with the server u
 		-next='kubectl get pizzas --output=wide' \
 		-next='kubectl get pizzas.v1alpha1.restaurant.programming-kubernetes.info --output=yaml' \
 		-next='kubectl explain pizza.spec --recursive' \
-		-build-rest='MAKEFLAGS= PROGRESS_INTERVAL=30 $(SELF) --silent $(BIN)/kubectl $(BIN)/kube-controller-manager'
+		-build-rest='MAKEFLAGS= $(SELF) --silent $(BIN)/kubectl $(BIN)/kube-controller-manager'
 
 .PHONY: clean
 clean: ## Deletes the data of "make run" and "make run-remote"
@@ -82,10 +82,6 @@ clean: ## Deletes the data of "make run" and "make run-remote"
 .PHONY: check
 check: ## Checks and tests what has changed, in two minutes, and says what else to run
 	@hack/check.sh
-
-.PHONY: smoke
-smoke: ## Runs the end-to-end test RUN=TestX against the control plane of "make run"
-	@CONTROLPLANE_ATTACH=$(CURDIR)/$(LOCAL) hack/smoke.sh $(RUN)
 
 UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./artifacts ./test/upstream | grep --invert-match /pkg/generated/)
 E2E_PACKAGES = ./test/kit $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|alerts|dashboard|kit|nodes(/.*)?|e2e/attacks)$$')
@@ -99,8 +95,6 @@ TEST_E2E = env RERUN=true hack/test.sh -vet=off $(TEST_LENGTH) -count=1 -p=3
 # end-to-end tests often wait. Their binaries come first, or they would begin last.
 .PHONY: test test-unit test-e2e
 test: ## Runs the unit tests, with RACE=true under the race detector, and an end-to-end test of every capability
-	@hack/test-needs.sh
-	$(if $(RACE),@hack/test-needs.sh gcc)
 	-@$(MAKE) --no-print-directory binaries
 	@$(MAKE) --keep-going --no-print-directory --jobs=2 test-e2e test-unit
 
@@ -114,16 +108,18 @@ test-e2e: binaries
 		exit $${failed}
 
 # Each runs hack/verify-X.sh, and so does "make verify-X".
-VERIFICATIONS := $(addprefix verify-,lint boundaries budgets headers site shell modules codegen reference vulnerabilities)
-.PHONY: verify $(VERIFICATIONS)
-verify: $(VERIFICATIONS) ## Runs all checks
+VERIFICATIONS := $(addprefix verify-,lint budgets shell generated vulnerabilities)
+.PHONY: verify verify-modules $(VERIFICATIONS)
+verify: site verify-modules $(VERIFICATIONS) ## Runs all checks
 $(VERIFICATIONS):
 	hack/$@.sh
+verify-modules:
+	hack/update-modules.sh -diff
 
 UPDATES := $(addprefix update-,codegen reference format modules)
-.PHONY: update update-figures $(UPDATES)
+.PHONY: update $(UPDATES)
 update: $(UPDATES) ## Fixes whatever "make verify" finds that a tool can fix
-$(UPDATES) update-figures:
+$(UPDATES):
 	hack/$@.sh
 
 .PHONY: nightly

@@ -14,8 +14,7 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 
-# Builds the named binaries into _output/bin. A build that takes long tells every
-# few seconds how far it is.
+# Builds the named binaries into _output/bin.
 #
 #   hack/build-binaries.sh apiserver crd-apiserver webhook kube-apiserver etcd
 #
@@ -28,7 +27,7 @@ readonly root=${PWD} bin=${PWD}/${DIRECTORY:-_output/bin}
 # The same for all, so that what the modules have in common is compiled once. The
 # version is set below; that Go asks git for it, too, would fail for an owner whom
 # git does not trust.
-readonly flags=(-v -trimpath -buildvcs=false)
+readonly flags=(-trimpath -buildvcs=false)
 export CGO_ENABLED=0
 
 # In the same file system as the binaries, where the go command puts a binary in
@@ -36,45 +35,13 @@ export CGO_ENABLED=0
 export GOTMPDIR=${PWD}/_output/tmp
 mkdir -p "${bin}" "${GOTMPDIR}"
 
-# Seconds between two reports on a build.
-readonly interval=${PROGRESS_INTERVAL:-5}
-
 # build NAME MODULE PACKAGE LDFLAGS
 build() {
-	SECONDS=0
-	(cd "$2" && go build "${flags[@]}" -ldflags "$4" -o "${bin}/$1" "$3" 2>&1) | progress "$1" ||
+	[[ -e ${bin}/$1 ]] || echo "$1: building, which can take two minutes the first time"
+	go build -C "$2" "${flags[@]}" -ldflags "$4" -o "${bin}/$1" "$3" ||
 		fail "$1 could not be built, see above."
-	if ((SECONDS >= 5)); then
-		echo "$1: built (${SECONDS} s)"
-	fi
 	# Also a binary that was up to date is now newer than what it is made from.
 	touch "${bin}/$1"
-}
-
-# progress NAME condenses the output of "go build -v", which is a line for each
-# package and each downloaded module. Other lines are passed on.
-progress() {
-	local line status downloaded="" modules=0 packages=0 told=0
-	while true; do
-		status=0
-		IFS= read -r -t 1 line || status=$?
-		if ((status == 0)); then
-			case ${line} in
-			"go: downloading "*)
-				modules=$((modules + 1))
-				downloaded="${modules} modules downloaded, "
-				;;
-			*[\ :#]*) printf '%s\n' "${line}" ;;
-			*) packages=$((packages + 1)) ;;
-			esac
-		elif ((status <= 128)); then # the end; a timeout is above
-			break
-		fi
-		if ((SECONDS >= told + interval)); then
-			told=${SECONDS}
-			echo "$1: ${downloaded}${packages} packages compiled (${SECONDS} s)"
-		fi
-	done
 }
 
 # own_ldflags sets the version to git's name for what is built, if it has one.
@@ -107,8 +74,10 @@ prebuilt() {
 for name in "$@"; do
 	case ${name} in
 	etcd | etcdctl | kube-* | kubectl | kubelet)
-		prebuilt "${name}" ||
-			go run -trimpath ./test/controlplane/kubernetes -dir="${bin}" -interval="${interval}s" "${name}"
+		if ! prebuilt "${name}"; then
+			cache=$(go run -trimpath ./test/controlplane/kubernetes "${name}")
+			install "${cache}/${name}" "${bin}/${name}"
+		fi
 		;;
 	sample-apiserver)
 		build "${name}" hack/kubernetes k8s.io/sample-apiserver "-s -w"

@@ -25,16 +25,17 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 readonly name=${1:-apiserver}
-readonly archive=${2:-_output/image/${name}.tar}
+readonly file=${2:-_output/image/${name}.tar}
 readonly image=${REGISTRY:-registry.example.com/restaurant}/${name}:${VERSION:-unreleased}
 architecture=$(go env GOARCH)
 read -ra binaries <<<"${BINARIES:-${architecture}=_output/bin}"
 created=$(git log -1 --format=%ct 2>/dev/null || echo 0)
-arguments=("-out=${archive}" "-name=${image}" "-created=${created}" "${binaries[@]/#/-binaries=}")
 
 work=$(mktemp --directory)
 readonly work
 trap 'rm -r "${work}"' EXIT
+arguments=("-out=${work}/image" "-name=${image}" "-created=${created}")
+files=()
 
 # Own images say where they come from, and have a list of what they contain, with its licences. The others stand in
 # for those of other projects in tests, with programs where these have them.
@@ -51,10 +52,8 @@ apiserver | crd-apiserver | webhook)
 		"-label=org.opencontainers.image.url=${home}"
 		"-label=org.opencontainers.image.source=${home}"
 		"-label=org.opencontainers.image.documentation=${home}/blob/${VERSION:-main}/docs/README.md"
-		-file=LICENSE
-		"-file=${work}/NOTICES"
-		"-file=${work}/${name}.spdx.json"
 	)
+	files=(LICENSE "${work}/NOTICES" "${work}/${name}.spdx.json")
 	build_tool sbom
 	directories=("${binaries[@]#*=}")
 	_output/bin/sbom "-version=${VERSION:-unreleased}" "-created=${created}" "-notices=${work}/NOTICES" \
@@ -67,6 +66,19 @@ pause) ;;
 *) fail "There is no image ${name}: add it to hack/build-image.sh." ;;
 esac
 
+layers=()
+for part in "${binaries[@]}"; do
+	root=${work}/root-${part%%=*}
+	for program in "${programs[@]}"; do
+		inside=${program%%=*}
+		install -D "${part#*=}/$(basename "${program#*=}")" "${root}${inside}"
+	done
+	((${#files[@]} == 0)) || install --mode=644 "${files[@]}" "${root}"
+	archive "${created}" "${root}" >"${root}.tar"
+	layers+=("${part%%=*}=${root}.tar")
+done
 build_tool image
-digest=$(_output/bin/image "${arguments[@]}" "${programs[@]}")
-echo "${archive} ${digest}"
+digest=$(_output/bin/image "${arguments[@]}" "-entrypoint=${programs[0]%%=*}" "${layers[@]}")
+mkdir -p "$(dirname "${file}")"
+archive "${created}" "${work}/image" >"${file}"
+echo "${file} ${digest}"

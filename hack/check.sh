@@ -54,30 +54,25 @@ for directory in ${directories}; do
 done
 
 status=0
-# Other versions of libraries affect all packages, and vetting all takes too long.
+# Other versions of libraries affect all packages, and linting all takes too long.
 if grep --quiet '^go\.\(mod\|sum\)$' <<<"${changed}"; then
 	step 'go build ./pkg/...'
 	go build ./pkg/... || status=1
 fi
-step 'gofmt'
-unformatted=$(git diff --name-only --diff-filter=d "${base}" -- '*.go' | xargs --no-run-if-empty gofmt -l)
-[[ -z ${unformatted} ]] || fail "${unformatted}" 'These files are not formatted. Run "make update-format".'
-if ((${#packages[@]} > 0)); then
-	step "go vet ${packages[*]}"
-	go vet "${packages[@]}" || status=1
+# importers PATTERN... prints the packages whose code or tests import one that has changed.
+importers() {
+	go list -f '{{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}' "$@" |
+		awk -v changed="${imports[*]}" -v module="$(go list -m)" '
+			BEGIN { split(changed, list, " "); for (i in list) wanted[list[i]] = 1 }
+			{ for (i = 1; i <= NF; i++) if ($i in wanted) { sub(module, ".", $1); print $1; next } }'
+}
 
+if ((${#packages[@]} > 0)); then
 	step 'golangci-lint'
 	hack/verify-lint.sh --new-from-rev="${base}" "${packages[@]}" || status=1
 
-	step 'boundaries'
-	hack/verify-boundaries.sh || status=1
-
-	# The packages under pkg/ and cmd/ whose code or tests import one that has changed.
-	# Packages under test/ need a control plane, and have been vetted.
-	tests=$(go list -f '{{.ImportPath}} {{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./cmd/... ./pkg/... ./hack/... |
-		awk -v changed="${imports[*]}" '
-			BEGIN { split(changed, list, " "); for (i in list) wanted[list[i]] = 1 }
-			{ for (i = 2; i <= NF; i++) if ($i in wanted) { print $1; next } }')
+	# Packages under test/ need a control plane.
+	tests=$(importers ./cmd/... ./pkg/... ./hack/...)
 	step 'go test -short'
 	# shellcheck disable=SC2086 # a list of packages
 	[[ -z ${tests} ]] || hack/test.sh -vet=off -short -timeout=5m ${tests} || status=1
@@ -85,10 +80,7 @@ fi
 
 step 'done'
 tests=$({
-	go list -f '{{.ImportPath}} {{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./test/... |
-		awk -v changed="${imports[*]}" -v module="$(go list -m)" '
-			BEGIN { split(changed, list, " "); for (i in list) wanted[list[i]] = 1 }
-			{ for (i = 2; i <= NF; i++) if ($i in wanted) { sub(module, "."); print $1; next } }'
+	importers ./test/...
 	for directory in ${directories//\// }; do
 		[[ ! -d test/e2e/${directory} ]] || echo "./test/e2e/${directory}"
 	done

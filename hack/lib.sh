@@ -37,6 +37,15 @@ build_tool() {
 	CGO_ENABLED=0 go build -C "hack/tools/$1" -trimpath -buildvcs=false -o "${PWD}/_output/bin/$1" .
 }
 
+# archive TIME DIRECTORY [ARGUMENT...] packs members of a directory, or all, without anything that differs from run to
+# run. All have the time, in seconds since 1970.
+archive() {
+	local members=("${@:3}")
+	((${#members[@]} > 0)) || mapfile -t members < <(ls "$2")
+	tar --create --directory="$2" --sort=name --mtime="@$1" --owner=0 --group=0 --numeric-owner \
+		--mode=u=rwX,go=rX "${members[@]}"
+}
+
 # home prints the URL of this project. It follows from the module's path, which
 # hack/rename-module.sh changes.
 home() {

@@ -79,12 +79,6 @@ programs() {
 	esac
 }
 
-# archive FILE DIRECTORY [MEMBER...] packs without anything that differs from run to run.
-archive() {
-	tar --create --directory="$2" --sort=name --mtime="@${created}" --owner=0 --group=0 --numeric-owner \
-		--mode=u=rwX,go=rX "${@:3}" | gzip --no-name >"$1"
-}
-
 binaries=()
 images=()
 for platform in ${platforms}; do
@@ -140,7 +134,7 @@ mkdir "${out}/work"
 cp --recursive artifacts "${out}/work"
 VERSION=${version} link_version "${out}/work"
 pin "${out}"/work/artifacts/deploy/components/*/*.yaml
-archive "${out}/manifests-${version}.tar.gz" "${out}/work" --exclude='*.go' --exclude=artifacts/chart artifacts
+archive "${created}" "${out}/work" --exclude='*.go' --exclude=artifacts/chart artifacts | gzip --no-name >"${out}/manifests-${version}.tar.gz"
 rm -r "${out}/work"
 {
 	for name in "${!digests[@]}"; do echo "${name}=${digests[${name}]}"; done
@@ -148,7 +142,7 @@ rm -r "${out}/work"
 } >"${out}/digests"
 for chart in restaurant-apiserver crd-apiserver; do
 	VERSION=${version} REGISTRY=${registry} DIGESTS=${out}/digests hack/build-chart.sh "${out}/chart/${chart}" "${chart}"
-	archive "${out}/${chart}-${version#v}.tgz" "${out}/chart" "${chart}"
+	archive "${created}" "${out}/chart" "${chart}" | gzip --no-name >"${out}/${chart}-${version#v}.tgz"
 done
 rm -r "${out}/chart" "${out}/digests"
 
@@ -162,7 +156,7 @@ for platform in ${platforms}; do
 		mkdir "${out}/work"
 		cp LICENSE "${program}" "${out}/work"
 		_output/bin/sbom -notices="${out}/work/NOTICES" "${program}"
-		archive "${out}/${file}" "${out}/work" .
+		archive "${created}" "${out}/work" | gzip --no-name >"${out}/${file}"
 		rm -r "${out}/work"
 		archives["${name} ${platform}"]=$(sha256sum "${out}/${file}")
 	done

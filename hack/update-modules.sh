@@ -14,11 +14,10 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 
-# Tidies every go.mod and go.sum of the repository.
+# Tidies every go.mod and go.sum of the repository. With -diff, it fails if one is not tidy, and changes nothing.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-mods=$(files '*go.mod')
-while read -r mod; do
-	go -C "$(dirname "${mod}")" mod tidy
-done <<<"${mods}"
+# On a new machine most of it is downloads.
+files '*go.mod' | xargs --max-args=1 dirname | xargs --max-procs=4 -I{} go -C {} mod tidy "$@" ||
+	fail 'The modules above are not tidy. Run "make update-modules".'

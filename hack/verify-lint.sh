@@ -15,20 +15,9 @@
 # limitations under the License.
 
 # Formatting, go vet and static analysis, all by golangci-lint; .golangci.yaml
-# says what is asked for and why. The tests of a package use testify or plain testing,
-# not both, which no linter checks.
+# says what is asked for and why.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 lint_tool golangci-lint run "$@" ||
 	fail 'The Go code does not pass .golangci.yaml. "make update-format" repairs formatting; the other findings need an edit.'
-
-# testing_with prints the directories whose tests match the given pattern.
-testing_with() {
-	files '*_test.go' ':!:*/testdata/*' | xargs --no-run-if-empty grep --files-with-matches --extended-regexp "$1" |
-		xargs --no-run-if-empty --max-args=1 dirname | sort --unique
-}
-
-mixed=$(comm -12 <(testing_with '"github.com/stretchr/testify/') <(testing_with '\<(b|f|t|tb)\.(Error|Fatal)f?\('))
-[[ -z ${mixed} ]] ||
-	fail "${mixed}" 'The tests of these directories use testify and t.Error or t.Fatal. Use one of them.'

@@ -15,23 +15,18 @@ limitations under the License.
 */
 
 // Package docs checks the documentation. Links resolve, each page is linked and not too long, figures
-// match the measurements, and each runbook begins with commands.
+// are those of the table of measurements, and each runbook begins with commands.
 package docs
 
 import (
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"testing/fstest"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 const (
@@ -141,92 +136,6 @@ func check(root fs.FS) (findings []string, err error) {
 	return findings, nil
 }
 
-// TestFigures compares the figures with the results in their sources.
-func TestFigures(t *testing.T) {
-	root := os.DirFS("../..")
-	content, err := fs.ReadFile(root, "docs/benchmarks/2026-11-23.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var results struct {
-		Growth []struct {
-			Objects    int
-			Ready, CPU float64
-			Resident   int64
-		}
-		Relief  []struct{ Objects, KubeAPIServer, CRDAPIServer, Database int64 }
-		Samples []sample
-	}
-	if err := json.Unmarshal(content, &results); err != nil {
-		t.Fatal(err)
-	}
-	pages, err := read(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	megabytes := func(bytes int64) string { return fmt.Sprintf("%d MB", bytes/1e6) }
-	want := map[string]string{}
-	for _, growth := range results.Growth {
-		count := strconv.Itoa(growth.Objects)
-		for i := len(count) - 3; i > 0; i -= 3 {
-			count = count[:i] + "," + count[i:]
-		}
-		with := "with " + count + " pizzas"
-		if growth.Objects == 0 {
-			with = "without pizzas"
-		}
-		want["ready "+with] = fmt.Sprintf("%.2f s", growth.Ready)
-		want["memory "+with] = megabytes(growth.Resident)
-		if row := fmt.Sprintf("\n| %s | %.2f s | %.2f s |", count, growth.Ready, growth.CPU); !strings.Contains(pages["docs/lab/performance.md"].text, row) {
-			t.Errorf("docs/lab/performance.md has no row %q", row)
-		}
-	}
-	most := results.Growth[len(results.Growth)-1]
-	want["memory of each pizza after a start"] = fmt.Sprintf("%.0f kB", float64(most.Resident-results.Growth[0].Resident)/float64(most.Objects)/1e3)
-	for i, with := range []string{"without custom resources", "with 50,000 custom resources"} {
-		want["kube-apiserver "+with] = megabytes(results.Relief[i].KubeAPIServer)
-		want["crd-apiserver "+with] = megabytes(results.Relief[i].CRDAPIServer)
-	}
-	want["database of 50,000 custom resources"] = fmt.Sprintf("%.0f MB", float64(results.Relief[1].Database-results.Relief[0].Database)/1e6)
-	part := func(contender, verb string, clients int) float64 {
-		return kubeAPIServer(results.Samples, contender, verb, clients) / kubeAPIServer(results.Samples, "crd", verb, clients)
-	}
-	for contender, server := range map[string]string{"crd-apiserver": "crd-apiserver", "pizzas": "types in Go"} {
-		writes := []float64{part(contender, "create", 16), part(contender, "update", 16), part(contender, "delete", 16)}
-		want["kube-apiserver's part of a write, "+server] = fmt.Sprintf("%.2f to %.2f", slices.Min(writes), slices.Max(writes))
-	}
-	want["kube-apiserver's part of a list in JSON, crd-apiserver"] = fmt.Sprintf("%.2f", part("crd-apiserver", "list", 4))
-	got := measured(pages)
-	for figure := range got {
-		if _, known := want[figure]; !known {
-			delete(got, figure)
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s differs from the results (-want +got):\n%s", figures, diff)
-	}
-}
-
-// sample is a measurement of one verb in one round.
-type sample struct {
-	Contender, Verb, Identity string
-	Clients                   int
-	KubeAPIServer             float64
-}
-
-// kubeAPIServer returns the median of kube-apiserver's processor time for requests of an ordinary user, whose
-// rounds are odd in number.
-func kubeAPIServer(samples []sample, contender, verb string, clients int) float64 {
-	var times []float64
-	for _, s := range samples {
-		if s.Contender == contender && s.Verb == verb && s.Identity == "user" && s.Clients == clients {
-			times = append(times, s.KubeAPIServer)
-		}
-	}
-	slices.Sort(times)
-	return times[len(times)/2]
-}
-
 // TestFirstScreen looks for the way to each product at the beginning of README.md.
 func TestFirstScreen(t *testing.T) {
 	content, err := os.ReadFile("../../README.md")
@@ -260,59 +169,5 @@ func TestPages(t *testing.T) {
 	}
 	for _, finding := range findings {
 		t.Error(finding)
-	}
-}
-
-func TestCheck(t *testing.T) {
-	for name, test := range map[string]struct {
-		readme, runbooks, first string
-		want                    []string
-	}{
-		"an anchor":           {readme: "# A `b`, c\n[here](#a-b-c), [there](docs/a.md#two-words)"},
-		"a missing heading":   {readme: "[there](docs/a.md#three)", want: []string{`README.md: docs/a.md has no heading "three"`}},
-		"a missing file":      {readme: "[a](docs/a.md) [b](docs/b.md)", want: []string{"README.md: docs/b.md does not exist"}},
-		"other sites":         {readme: "[a](docs/a.md) [b](https://example.com/docs/b.md)"},
-		"code is not read":    {readme: "[a](docs/a.md)\n```\n[b](docs/b.md)\n```\n"},
-		"a page without link": {readme: "", want: []string{"docs/a.md: no other page links to it"}},
-		"a figure":            {readme: `[a](docs/a.md) [3 kB](docs/benchmarks/README.md "memory of a pizza")`},
-		"another figure": {
-			readme: `[a](docs/a.md) [4 kB](docs/benchmarks/README.md "memory of a pizza")`,
-			want:   []string{`README.md: "4 kB" is said of "memory of a pizza", and "3 kB" in docs/benchmarks/README.md`},
-		},
-		"too many words": {
-			readme: "[a](docs/a.md)" + strings.Repeat(" word", maxWords),
-			want:   []string{"README.md: 2501 words, at most 2500 are read: split the page, or move notes to docs/lab"},
-		},
-		"a runbook": {readme: "[a](docs/a.md) [b](docs/operations/runbooks.md)", runbooks: "### AFails\n\n    kubectl get a\n\nWords.\n"},
-		"a runbook without commands": {
-			readme: "[a](docs/a.md) [b](docs/operations/runbooks.md)", runbooks: "### AFails\n\nWords.\n\n    kubectl get a\n\n### BFails\n\n    kubectl get b\n",
-			want: []string{"docs/operations/runbooks.md: the runbook AFails does not begin with commands"},
-		},
-		"readers":            {readme: "[a](docs/a.md)", first: "For every reader", want: []string{"docs/a.md: its first words do not name its readers"}},
-		"many words of code": {readme: "[a](docs/a.md)\n```\n" + strings.Repeat(" word", maxWords) + "\n```\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			first := test.first
-			if first == "" {
-				first = "For authors."
-			}
-			files := fstest.MapFS{
-				"README.md":              {Data: []byte(test.readme)},
-				"docs/a.md":              {Data: []byte("# Two words\n" + first + "\n[figures](benchmarks/README.md)")},
-				figures:                  {Data: []byte("| figure | value |\n| --- | --- |\n| memory of a pizza | 3 kB |\n[a](../reference/long.md)")},
-				"docs/reference/long.md": {Data: []byte("# Flags\n\nFor operators. " + strings.Repeat("word ", 2*maxWords))},
-				"pkg/ignored.md":         {Data: []byte("[b](b.md)")},
-			}
-			if test.runbooks != "" {
-				files["docs/operations/runbooks.md"] = &fstest.MapFile{Data: []byte("# Runbooks\n\nFor operators.\n\n" + test.runbooks)}
-			}
-			got, err := check(files)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
-		})
 	}
 }

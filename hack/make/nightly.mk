@@ -101,7 +101,6 @@ BUSYBOX = $(if $(findstring ha,$(OVERLAYS)),busybox)
 
 #: nodes does what operators do, on three nodes, as root: OVERLAYS="standalone|sizes|ha|external-etcd|helm|crd-apiserver|types"
 suite-nodes:
-	@hack/test-needs.sh root containerd runc iptables nft conntrack jq unshare nsenter ip /usr/lib/cni/ptp $(BUSYBOX)
 	@$(SELF) --no-print-directory binaries plugins $(addprefix $(BIN)/,$(NODE_BINARIES))
 	@for image in pause etcd rclone; do \
 		hack/build-image.sh $${image} _output/nodes/$${image}.tar; \
@@ -164,7 +163,6 @@ suite-fuzz:
 	for package in ./pkg/apiserver/limits ./pkg/registry/restaurant ./pkg/webhook; do \
 		for target in $$(go test -vet=off -list='^Fuzz' $${package} | grep '^Fuzz'); do \
 			go test -vet=off -run='^$$' -fuzz="^$${target}\$$" -fuzztime=$(FUZZ_TIME) -fuzzminimizetime=50x $${package}; \
-			hack/keep-corpus.sh $${package} $${target}; \
 		done; \
 	done
 

@@ -13,8 +13,8 @@ WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 See the License for the specific language governing permissions and
 limitations under the License.
 */
-// The reference command writes the pages of docs/reference. They list the flags in the code, the
-// metrics, and the chart's values with their comments and their schema.
+// The reference command writes the pages of docs/reference. They list the flags in the code,
+// and the chart's values with their comments and their schema.
 //
 //	go run ./hack/reference DIRECTORY
 package main
@@ -42,7 +42,6 @@ func main() {
 func run(dir string) error {
 	for name, write := range map[string]func(*page) error{
 		"flags.md":        writeFlags,
-		"metrics.md":      writeMetrics,
 		"chart-values.md": writeValues,
 	} {
 		p := &page{}

@@ -25,7 +25,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -33,6 +32,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"k8s.io/client-go/util/keyutil"
 )
 
 const (
@@ -176,7 +177,7 @@ func (ca *CA) Issue(c Certificate) (KeyPair, error) {
 	if err != nil {
 		return KeyPair{}, err
 	}
-	keyPEM, err := encodeKey(key)
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
 		return KeyPair{}, err
 	}
@@ -253,7 +254,7 @@ func (p *PKI) openCA(name string) (*CA, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the certificate authority %s: %w", name, err)
 	}
-	keyPEM, err := encodeKey(ca.key)
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(ca.key)
 	if err != nil {
 		return nil, err
 	}
@@ -297,36 +298,12 @@ func sign(template, parent *x509.Certificate, public crypto.PublicKey, key crypt
 
 // ensureKey makes a private key unless the file has one.
 func ensureKey(path string) error {
-	data, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+	if _, err := keyutil.PrivateKeyFromFile(path); err == nil {
+		return nil
 	}
-	if block, _ := pem.Decode(data); block != nil {
-		if _, err := x509.ParseECPrivateKey(block.Bytes); err == nil {
-			return nil
-		}
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	data, err = encodeKey(key)
+	data, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
 		return err
 	}
 	return writeFile(path, data, 0o600)
-}
-
-// encodeKey returns a key in the format that all components read, for service-account keys,
-// too.
-func encodeKey(key crypto.Signer) ([]byte, error) {
-	ec, ok := key.(*ecdsa.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("a key of type %T is not an ECDSA key", key)
-	}
-	der, err := x509.MarshalECPrivateKey(ec)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }

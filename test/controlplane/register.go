@@ -138,62 +138,26 @@ func (cp *ControlPlane) Register(ctx context.Context, servers ...*Component) err
 	return nil
 }
 
-// checkUnclaimed returns an error if CustomResourceDefinitions serve any of the versions.
+// checkUnclaimed returns an error if kube-apiserver serves any of the versions itself.
 func (cp *ControlPlane) checkUnclaimed(ctx context.Context) error {
 	services, err := aggregator.NewForConfig(cp.admin)
 	if err != nil {
 		return err
 	}
-	defined, err := cp.definedVersions(ctx)
-	if err != nil {
-		return fmt.Errorf("cannot find out which versions CustomResourceDefinitions serve: %w", err)
-	}
 	for _, manifest := range cp.manifests.apiServices {
-		name := manifest.GetName()
-		current, err := services.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			err = nil
-			if definitions := defined[name]; len(definitions) > 0 {
-				err = fmt.Errorf("the CustomResourceDefinitions %s serve it", strings.Join(definitions, ", "))
-			}
-		case err == nil:
+		current, err := services.ApiregistrationV1().APIServices().Get(ctx, manifest.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err == nil {
 			err = leadsToServer(current)
 		}
 		if err != nil {
 			return fmt.Errorf("the APIService %s cannot be registered: %w; move its objects to the server by \"migrate\", "+
-				"see docs/migration.md; deleting a definition deletes its objects and whatever those own", name, err)
+				"see docs/migration.md; deleting a definition deletes its objects and whatever those own", manifest.GetName(), err)
 		}
 	}
 	return nil
-}
-
-// definedVersions returns the names of the CustomResourceDefinitions that serve a version,
-// by the name of its APIService.
-func (cp *ControlPlane) definedVersions(ctx context.Context) (map[string][]string, error) {
-	client, err := dynamic.NewForConfig(cp.admin)
-	if err != nil {
-		return nil, err
-	}
-	list, err := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).
-		List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	defined := map[string][]string{}
-	for _, definition := range list.Items {
-		group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
-		versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
-		for _, version := range versions {
-			version, _ := version.(map[string]any)
-			if served, _, _ := unstructured.NestedBool(version, "served"); !served {
-				continue
-			}
-			name, _, _ := unstructured.NestedString(version, "name")
-			defined[name+"."+group] = append(defined[name+"."+group], definition.GetName())
-		}
-	}
-	return defined, nil
 }
 
 // service returns the Service that leads kube-apiserver to the servers, with the port in

@@ -23,9 +23,12 @@ import (
 	"strings"
 	"testing"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	examplev1 "k8s.io/apiserver/pkg/apis/example/v1"
 	"k8s.io/kube-openapi/pkg/validation/validate"
@@ -142,5 +145,18 @@ func TestErrorsAreComparedWithEachOther(t *testing.T) {
 	}
 	if reads < errors*errors/2 {
 		fixed(t, "%d errors are added by %d comparisons", errors, reads/2)
+	}
+}
+
+// TestLibraryHasNoInternalScale decodes a Scale as the handlers of requests do.
+func TestLibraryHasNoInternalScale(t *testing.T) {
+	scheme, codecs := newScheme()
+	if err := autoscalingv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	internal := schema.GroupVersion{Group: autoscalingv1.GroupName, Version: runtime.APIVersionInternal}
+	_, err := runtime.Decode(codecs.UniversalDecoder(internal), []byte(`{"apiVersion":"autoscaling/v1","kind":"Scale"}`))
+	if !runtime.IsNotRegisteredError(err) {
+		fixed(t, "a Scale is decoded without an internal version of it: %v", err)
 	}
 }

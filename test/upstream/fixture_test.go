@@ -20,16 +20,9 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"os"
-	"path/filepath"
 	"runtime/metrics"
-	"sync"
 	"testing"
-	"time"
 
-	"go.etcd.io/etcd/server/v3/embed"
-	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,6 +40,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage/etcd3/testserver"
 	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	restclient "k8s.io/client-go/rest"
@@ -54,12 +48,6 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
-
-// patience bounds every wait for something that happens at once unless upstream has
-// changed, or the machine has stopped.
-const patience = 30 * time.Second
-
-var pods = schema.GroupResource{Group: example.GroupName, Resource: "pods"}
 
 // newScheme knows k8s.io/apiserver's own example group, and no type of ours.
 func newScheme() (*runtime.Scheme, serializer.CodecFactory) {
@@ -113,83 +101,31 @@ func serve(t *testing.T, config *genericapiserver.RecommendedConfig, groups ...*
 
 // servePods serves k8s.io/apiserver's example kind, and returns the address of the pods of a
 // namespace.
-func servePods(t *testing.T) string { return servePodsIn(t, sharedEtcd()) }
-
-// servePodsIn does so from another etcd.
-func servePodsIn(t *testing.T, endpoint string) string {
+func servePods(t *testing.T) string {
 	t.Helper()
 	config, scheme, codecs := newConfig(t)
-	info := genericapiserver.NewDefaultAPIGroupInfo(example.GroupName, scheme, runtime.NewParameterCodec(scheme), codecs)
-	info.VersionedResourcesStorageMap["v1"] = map[string]rest.Storage{"pods": podREST{newPodStore(t, endpoint, func(*storagebackend.Config) {})}}
-	return serve(t, config, &info) + "/apis/" + example.GroupName + "/v1/namespaces/default/pods"
-}
-
-// sharedEtcd returns the address of an etcd in which each test has a prefix of its own. It
-// is started by the first that asks: the testing package writes to os.Stderr, which etcd
-// reads, when the tests begin.
-var sharedEtcd = sync.OnceValue(func() string {
-	dir, err := os.MkdirTemp("", "upstream")
-	if err != nil {
-		panic(err)
-	}
-	config := embed.NewConfig()
-	config.Dir = dir
-	config.UnsafeNoFsync = true
-	config.ListenPeerUrls = nil
-	config.ListenClientUrls = []url.URL{{Scheme: "unix", Path: filepath.Join(dir, "sock")}}
-	config.AdvertiseClientUrls = config.ListenClientUrls
-	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	etcd, err := embed.StartEtcd(config)
-	if err != nil {
-		panic(err)
-	}
-	<-etcd.Server.ReadyNotify()
-	stopSharedEtcd = func() {
-		etcd.Close()
-		_ = os.RemoveAll(dir)
-	}
-	return config.ListenClientUrls[0].String()
-})
-
-// stopSharedEtcd is set when there is one to stop.
-var stopSharedEtcd = func() {}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	stopSharedEtcd()
-	os.Exit(code)
-}
-
-// newPodStore returns a store as every server of k8s.io/apiserver has one for each kind.
-func newPodStore(t *testing.T, endpoint string, configure func(*storagebackend.Config)) *genericregistry.Store {
-	t.Helper()
-	scheme, codecs := newScheme()
-	options := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/"+t.Name(), codecs.LegacyCodec(examplev1.SchemeGroupVersion)))
-	options.StorageConfig.Transport.ServerList = []string{endpoint}
-	options.StorageConfig.CompactionInterval = 0
-	// Counting would read the storage while a test replaces it.
-	options.StorageConfig.CountMetricPollPeriod = 0
-	configure(&options.StorageConfig)
+	options := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/registry", codecs.LegacyCodec(examplev1.SchemeGroupVersion)))
+	options.StorageConfig.Transport.ServerList = testserver.RunEtcd(t, nil).Endpoints()
 	strategy := podStrategy{scheme, names.SimpleNameGenerator}
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &example.Pod{} },
 		NewListFunc:               func() runtime.Object { return &example.PodList{} },
-		DefaultQualifiedResource:  pods,
-		SingularQualifiedResource: schema.GroupResource{Group: example.GroupName, Resource: "pod"},
+		DefaultQualifiedResource:  example.Resource("pods"),
+		SingularQualifiedResource: example.Resource("pod"),
 		CreateStrategy:            strategy,
 		UpdateStrategy:            strategy,
 		DeleteStrategy:            strategy,
-		TableConvertor:            rest.NewDefaultTableConvertor(pods),
+		TableConvertor:            rest.NewDefaultTableConvertor(example.Resource("pods")),
 	}
 	getter := options.CreateRESTOptionsGetter(&genericoptions.SimpleStorageFactory{StorageConfig: options.StorageConfig}, nil)
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Destroy)
-	return store
+	info := genericapiserver.NewDefaultAPIGroupInfo(example.GroupName, scheme, runtime.NewParameterCodec(scheme), codecs)
+	info.VersionedResourcesStorageMap["v1"] = map[string]rest.Storage{"pods": store}
+	return serve(t, config, &info) + "/apis/" + example.GroupName + "/v1/namespaces/default/pods"
 }
-
-type podREST struct{ *genericregistry.Store }
 
 // podStrategy has no rules.
 type podStrategy struct {
@@ -240,10 +176,4 @@ func allocated(f func()) uint64 {
 	f()
 	metrics.Read(sample)
 	return sample[0].Value.Uint64() - before
-}
-
-// onceChannel is a channel that is closed the first time that close is called.
-func onceChannel() (_ <-chan struct{}, closeIt func()) {
-	done := make(chan struct{})
-	return done, sync.OnceFunc(func() { close(done) })
 }

@@ -24,9 +24,6 @@ limitations under the License.
 package upstream
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io/fs"
 	"maps"
 	"os"
@@ -56,6 +53,7 @@ var (
 	codePattern   = regexp.MustCompile("`([^`]+)`")
 	markerPattern = regexp.MustCompile(`Upstream faults? ((?:\d+(?:, | and )?)+)`)
 	numberPattern = regexp.MustCompile(`\d+`)
+	testPattern   = regexp.MustCompile(`(?m)^func (Test\w+)`)
 )
 
 // faults reads the tables.
@@ -206,15 +204,13 @@ func testNames(t *testing.T) []string {
 	}
 	var tests []string
 	for _, path := range files {
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		content, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, declaration := range file.Decls {
-			function, ok := declaration.(*ast.FuncDecl)
-			if ok && function.Recv == nil && strings.HasPrefix(function.Name.Name, "Test") &&
-				!slices.Contains([]string{"TestMain", "TestTable"}, function.Name.Name) {
-				tests = append(tests, function.Name.Name)
+		for _, match := range testPattern.FindAllStringSubmatch(string(content), -1) {
+			if match[1] != "TestTable" {
+				tests = append(tests, match[1])
 			}
 		}
 	}

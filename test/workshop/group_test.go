@@ -54,13 +54,3 @@ func TestSite(t *testing.T) {
 		Corrupt: func(s *workshop.Site) { s.Spec.Capacity = 0 },
 	})
 }
-
-// TestPrototype stores a kind that the preferred version does not have.
-func TestPrototype(t *testing.T) {
-	registrytesting.TestKind(t, Group(), registrytesting.Case[*workshop.Prototype]{
-		Valid:   &workshop.Prototype{ObjectMeta: metav1.ObjectMeta{Name: "robot"}, Spec: workshop.PrototypeSpec{Note: "it walks"}},
-		Invalid: &workshop.Prototype{ObjectMeta: metav1.ObjectMeta{Name: "robot"}},
-		Update:  func(p *workshop.Prototype) { p.Spec.Note += ", and talks" },
-		Corrupt: func(p *workshop.Prototype) { p.Spec.Note = "" },
-	})
-}

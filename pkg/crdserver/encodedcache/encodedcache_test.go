@@ -18,7 +18,9 @@ package encodedcache
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"testing"
 
@@ -34,6 +36,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/cacher/consistency"
 )
 
 const widget = `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"creationTimestamp":"2026-01-02T03:04:05Z","labels":{"a":"b","quoted":"\"\u003c"},` +
@@ -213,6 +216,79 @@ func (o *sharedObject) CacheEncode(id runtime.Identifier, encode func(runtime.Ob
 }
 
 func (o *sharedObject) GetObject() runtime.Object { return o.object }
+
+// stored is an etcd with objects.
+type stored struct {
+	storage.Interface
+	objects []unstructured.Unstructured
+}
+
+func (s stored) Versioner() storage.Versioner                              { return storage.APIObjectVersioner{} }
+func (s stored) RequestWatchProgress(context.Context) error                { return nil }
+func (s stored) GetCurrentResourceVersion(context.Context) (uint64, error) { return 9, nil }
+func (s stored) CompactRevision() int64                                    { return 0 }
+func (s stored) EnableResourceSizeEstimation(storage.KeysFunc) error {
+	panic("the sizes are remembered")
+}
+func (s stored) Watch(context.Context, string, storage.ListOptions) (watch.Interface, error) {
+	return watch.NewFake(), nil
+}
+
+func (s stored) GetList(_ context.Context, _ string, opts storage.ListOptions, list runtime.Object) error {
+	into := list.(*unstructured.UnstructuredList)
+	into.Items, into.Object = s.objects, map[string]any{}
+	into.SetResourceVersion("9")
+	if limit := int(opts.Predicate.Limit); limit > 0 && limit < len(s.objects) {
+		begin := len(opts.Predicate.Continue) * limit
+		into.Items = s.objects[begin:min(begin+limit, len(s.objects))]
+		if begin+limit < len(s.objects) {
+			into.SetContinue(opts.Predicate.Continue + "x")
+		}
+	}
+	return nil
+}
+
+// The Cacher lists in pages of its own, k8s.io/apiserver compares it with etcd every few minutes, and clients of the storage
+// get maps.
+func TestNew(t *testing.T) {
+	var etcd stored
+	for i := range 2*pageSize + 1 {
+		o := decoded(t)
+		o.SetName(fmt.Sprintf("object-%05d", i))
+		etcd.objects = append(etcd.objects, *o)
+	}
+	config := *config()
+	config.Storage, config.ResourcePrefix, config.EventsHistoryWindow = etcd, "/widgets", cacher.DefaultEventFreshDuration
+	config.NewFunc = func() runtime.Object { return &unstructured.Unstructured{Object: map[string]any{}} }
+	config.NewListFunc = func() runtime.Object { return &unstructured.UnstructuredList{Object: map[string]any{}} }
+	layer, err := New(config, etcd)
+	require.NoError(t, err)
+	defer layer.Stop()
+	require.NoError(t, layer.Wait(t.Context()))
+
+	cached, all := &objects{}, storage.ListOptions{Recursive: true, Predicate: storage.Everything, ResourceVersion: "0"}
+	require.NoError(t, layer.GetList(t.Context(), "/widgets/", all, cached))
+	require.Len(t, cached.Items, len(etcd.objects))
+	require.NotEmpty(t, cached.Items[2*pageSize].json)
+	read := &unstructured.UnstructuredList{}
+	require.NoError(t, layer.GetList(t.Context(), "/widgets/", all, read))
+	require.Equal(t, etcd.objects, read.Items)
+	got := &unstructured.Unstructured{}
+	require.NoError(t, layer.Get(t.Context(), "/widgets/ns/object-00007", storage.GetOptions{ResourceVersion: "0"}, got))
+	require.Equal(t, &etcd.objects[7], got)
+
+	newList := func() runtime.Object { return &objects{} }
+	checker := consistency.NewChecker("/widgets/", config.GroupResource, newList, always{layer.Interface.(*Storage).Interface}, &decodedStorage{etcd, config.NewListFunc})
+	digests, err := checker.CalculateDigests(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, digests.EtcdDigest, digests.CacheDigest)
+}
+
+// always is a cache that is ready.
+type always struct{ storage.Interface }
+
+func (always) Ready() bool         { return true }
+func (always) MarkConsistent(bool) {}
 
 func TestSameDefinition(t *testing.T) {
 	base := apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{UID: "u", Generation: 1}}

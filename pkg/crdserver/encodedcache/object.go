@@ -135,20 +135,7 @@ func (o *object) SetResourceVersion(version string) {
 	o.Unstructured.SetResourceVersion(version)
 }
 
-// page is a list of objects that the Cacher keeps, each with a memory of its own.
-type page struct {
-	metav1.TypeMeta
-	metav1.ListMeta
-	Items []*object
-}
-
-// DeepCopyObject copies the list but not its objects.
-func (p *page) DeepCopyObject() runtime.Object {
-	copied := *p
-	return &copied
-}
-
-// objects is a list that the Cacher, or etcd, answers.
+// objects is a list of objects.
 type objects struct {
 	metav1.TypeMeta
 	metav1.ListMeta

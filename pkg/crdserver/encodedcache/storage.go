@@ -46,7 +46,7 @@ func New(config cacher.Config, etcd storage.Interface) (apiserverstorage.CacheLa
 	encoded.NewFunc = func() runtime.Object {
 		return &object{Unstructured: config.NewFunc().(*unstructured.Unstructured)}
 	}
-	encoded.NewListFunc = func() runtime.Object { return &page{} }
+	encoded.NewListFunc = func() runtime.Object { return &objects{} }
 	encoded.Codec = unstructured.UnstructuredJSONScheme // The Cacher tries whether it can encode NewFunc's object.
 	watchCache, err := cacher.NewCacherFromConfig(encoded)
 	if err != nil {
@@ -87,15 +87,15 @@ func (s *encodingStorage) GetList(ctx context.Context, key string, opts storage.
 	if err := s.Interface.GetList(ctx, key, opts, read); err != nil {
 		return err
 	}
-	into := list.(*page)
+	into := list.(*objects)
 	into.ListMeta = listMeta(read)
-	into.Items = make([]*object, len(read.Items))
+	into.Items = make([]object, len(read.Items))
 	for i := range read.Items {
 		encoded, err := encode(&s.config, &read.Items[i])
 		if err != nil {
 			return err
 		}
-		into.Items[i] = encoded
+		into.Items[i] = *encoded
 	}
 	return nil
 }

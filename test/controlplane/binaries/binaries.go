@@ -64,8 +64,6 @@ type Options struct {
 	Version string
 	// Progress, if set, is called every few seconds with the progress of a long build.
 	Progress func(message string)
-	// Interval is the time between two calls of Progress, by default 5 s.
-	Interval time.Duration
 }
 
 // packages are the main packages of the programs, by their names.

@@ -18,21 +18,18 @@ package binaries
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 )
 
-// defaultInterval is the default of Options.Interval.
-const defaultInterval = 5 * time.Second
+// interval is the time between two reports on a build.
+const interval = 15 * time.Second
 
 // build is a build of the go command.
 type build struct {
@@ -55,41 +52,33 @@ func (o Options) build(ctx context.Context, b build) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
-	output := b.target
+	built := b.target
 	if b.shared {
-		output = filepath.Join(temp, name)
+		built = filepath.Join(temp, name)
 	}
-	args := append([]string{"build", "-v", "-ldflags", strings.TrimSpace("-s -w " + b.ldflags), "-o", output}, b.flags...)
+	args := append([]string{"build", "-v", "-ldflags", strings.TrimSpace("-s -w " + b.ldflags), "-o", built}, b.flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, b.pkg)...)
 	cmd.Dir = b.dir
 	cmd.Env = append(append(os.Environ(), "GOTMPDIR="+temp), b.env...)
-	// The process group includes the compilers.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	said, write := io.Pipe()
-	cmd.Stdout, cmd.Stderr = write, write
-	lines := make(chan string)
-	go func() {
-		defer close(lines)
-		for reader := bufio.NewReader(said); ; {
-			line, err := reader.ReadString('\n')
-			if line != "" {
-				lines <- strings.TrimSuffix(line, "\n")
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	ended := make(chan error, 1)
+	// The go command ends its compilers.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	output, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
 	began := time.Now()
-	go func() {
-		err := cmd.Run()
-		_ = write.Close()
-		ended <- err
-	}()
-	complaints := o.follow(name, began, lines)
-	err = <-ended
+	var complaints []string
+	if err = cmd.Start(); err == nil {
+		lines := make(chan string)
+		go func() {
+			defer close(lines)
+			for scanner := bufio.NewScanner(output); scanner.Scan(); {
+				lines <- scanner.Text()
+			}
+		}()
+		complaints = o.follow(name, began, lines)
+		err = cmd.Wait()
+	}
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -98,11 +87,11 @@ func (o Options) build(ctx context.Context, b build) (err error) {
 		return fmt.Errorf("%s cannot be built: go build %s: %w\n%s", name, b.pkg, err, strings.Join(complaints, "\n"))
 	}
 	if b.shared {
-		if err := os.Rename(output, b.target); err != nil {
+		if err := os.Rename(built, b.target); err != nil {
 			return err
 		}
 	}
-	if took := time.Since(began); took >= defaultInterval {
+	if took := time.Since(began); took >= interval {
 		o.progress("%s: built (%.0f s)", name, took.Seconds())
 	}
 	return nil
@@ -111,7 +100,7 @@ func (o Options) build(ctx context.Context, b build) (err error) {
 // follow condenses the output of "go build -v", which has a line for each package and
 // each downloaded module. It returns all other lines.
 func (o Options) follow(name string, began time.Time, lines <-chan string) (rest []string) {
-	ticker := time.NewTicker(cmp.Or(o.Interval, defaultInterval))
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	modules, packages := 0, 0
 	for {

@@ -52,13 +52,9 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.MachineSpec{}.OpenAPIModelName():       schema_workshop_apis_workshop_v1alpha1_MachineSpec(ref),
 		v1alpha1.MachineStatus{}.OpenAPIModelName():     schema_workshop_apis_workshop_v1alpha1_MachineStatus(ref),
 		v1alpha1.Part{}.OpenAPIModelName():              schema_workshop_apis_workshop_v1alpha1_Part(ref),
-		v1alpha1.ProgressOptions{}.OpenAPIModelName():   schema_workshop_apis_workshop_v1alpha1_ProgressOptions(ref),
 		v1alpha1.Prototype{}.OpenAPIModelName():         schema_workshop_apis_workshop_v1alpha1_Prototype(ref),
 		v1alpha1.PrototypeList{}.OpenAPIModelName():     schema_workshop_apis_workshop_v1alpha1_PrototypeList(ref),
 		v1alpha1.PrototypeSpec{}.OpenAPIModelName():     schema_workshop_apis_workshop_v1alpha1_PrototypeSpec(ref),
-		v1alpha1.Run{}.OpenAPIModelName():               schema_workshop_apis_workshop_v1alpha1_Run(ref),
-		v1alpha1.RunSpec{}.OpenAPIModelName():           schema_workshop_apis_workshop_v1alpha1_RunSpec(ref),
-		v1alpha1.RunStatus{}.OpenAPIModelName():         schema_workshop_apis_workshop_v1alpha1_RunStatus(ref),
 		v1alpha1.Site{}.OpenAPIModelName():              schema_workshop_apis_workshop_v1alpha1_Site(ref),
 		v1alpha1.SiteList{}.OpenAPIModelName():          schema_workshop_apis_workshop_v1alpha1_SiteList(ref),
 		v1alpha1.SiteSpec{}.OpenAPIModelName():          schema_workshop_apis_workshop_v1alpha1_SiteSpec(ref),
@@ -896,48 +892,6 @@ func schema_workshop_apis_workshop_v1alpha1_Part(ref common.ReferenceCallback) c
 	}
 }
 
-func schema_workshop_apis_workshop_v1alpha1_ProgressOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
-	return common.OpenAPIDefinition{
-		Schema: spec.Schema{
-			SchemaProps: spec.SchemaProps{
-				Description: "ProgressOptions are the query parameters of a machine's Stream.",
-				Type:        []string{"object"},
-				Properties: map[string]spec.Schema{
-					"kind": {
-						SchemaProps: spec.SchemaProps{
-							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"apiVersion": {
-						SchemaProps: spec.SchemaProps{
-							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"follow": {
-						SchemaProps: spec.SchemaProps{
-							Description: "follow asks for a line whenever there is progress.",
-							Type:        []string{"boolean"},
-							Format:      "",
-						},
-					},
-					"timeoutSeconds": {
-						SchemaProps: spec.SchemaProps{
-							Description: "timeoutSeconds is how long to follow the machine. Defaults to 50.",
-							Default:     50,
-							Type:        []string{"integer"},
-							Format:      "int64",
-						},
-					},
-				},
-			},
-		},
-	}
-}
-
 func schema_workshop_apis_workshop_v1alpha1_Prototype(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1047,98 +1001,6 @@ func schema_workshop_apis_workshop_v1alpha1_PrototypeSpec(ref common.ReferenceCa
 					},
 				},
 				Required: []string{"note"},
-			},
-		},
-	}
-}
-
-func schema_workshop_apis_workshop_v1alpha1_Run(ref common.ReferenceCallback) common.OpenAPIDefinition {
-	return common.OpenAPIDefinition{
-		Schema: spec.Schema{
-			SchemaProps: spec.SchemaProps{
-				Description: "Run is the Action of a machine: it starts some of its replicas.",
-				Type:        []string{"object"},
-				Properties: map[string]spec.Schema{
-					"kind": {
-						SchemaProps: spec.SchemaProps{
-							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"apiVersion": {
-						SchemaProps: spec.SchemaProps{
-							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"metadata": {
-						SchemaProps: spec.SchemaProps{
-							Description: "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
-							Default:     map[string]interface{}{},
-							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
-						},
-					},
-					"spec": {
-						SchemaProps: spec.SchemaProps{
-							Description: "spec is what to run.",
-							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.RunSpec{}.OpenAPIModelName()),
-						},
-					},
-					"status": {
-						SchemaProps: spec.SchemaProps{
-							Description: "status is what has been done. It is filled in by the server and read-only.",
-							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.RunStatus{}.OpenAPIModelName()),
-						},
-					},
-				},
-			},
-		},
-		Dependencies: []string{
-			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.RunSpec{}.OpenAPIModelName(), v1alpha1.RunStatus{}.OpenAPIModelName()},
-	}
-}
-
-func schema_workshop_apis_workshop_v1alpha1_RunSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
-	return common.OpenAPIDefinition{
-		Schema: spec.Schema{
-			SchemaProps: spec.SchemaProps{
-				Description: "RunSpec is what to run.",
-				Type:        []string{"object"},
-				Properties: map[string]spec.Schema{
-					"count": {
-						SchemaProps: spec.SchemaProps{
-							Description: "count is how many replicas to start. Defaults to 1.",
-							Default:     1,
-							Type:        []string{"integer"},
-							Format:      "int32",
-						},
-					},
-				},
-			},
-		},
-	}
-}
-
-func schema_workshop_apis_workshop_v1alpha1_RunStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
-	return common.OpenAPIDefinition{
-		Schema: spec.Schema{
-			SchemaProps: spec.SchemaProps{
-				Description: "RunStatus is what has been done.",
-				Type:        []string{"object"},
-				Properties: map[string]spec.Schema{
-					"started": {
-						SchemaProps: spec.SchemaProps{
-							Description: "started is how many replicas have been started: never more than were missing.",
-							Default:     0,
-							Type:        []string{"integer"},
-							Format:      "int32",
-						},
-					},
-				},
 			},
 		},
 	}

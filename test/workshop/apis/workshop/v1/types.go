@@ -55,10 +55,6 @@ type MachineSpec struct {
 	// +patchStrategy=merge
 	// +listType=map
 	// +listMapKey=name
-	// +k8s:optional
-	// +k8s:listType=map
-	// +k8s:listMapKey=name
-	// +k8s:maxItems=8
 	Parts []Part `json:"parts,omitempty" patchStrategy:"merge" patchMergeKey:"name"`
 
 	// dimensions is the space that the machine takes.
@@ -82,14 +78,10 @@ type MachineSpec struct {
 type Dimensions struct {
 	// width is its width in centimetres.
 	// +optional
-	// +k8s:optional
-	// +k8s:minimum=0
 	Width int32 `json:"width,omitempty"`
 
 	// height is its height in centimetres.
 	// +optional
-	// +k8s:optional
-	// +k8s:minimum=0
 	Height int32 `json:"height,omitempty"`
 }
 
@@ -97,16 +89,11 @@ type Dimensions struct {
 type Part struct {
 	// name is the name of the part.
 	// +required
-	// +k8s:required
-	// +k8s:format=k8s-long-name
 	Name string `json:"name"`
 
 	// count is how often the part is in the machine. Defaults to 1.
 	// +optional
 	// +default=1
-	// +k8s:optional
-	// +k8s:minimum=1
-	// +k8s:maximum=10
 	Count *int32 `json:"count,omitempty"`
 }
 
@@ -165,7 +152,6 @@ type RunSpec struct {
 	// +default=1
 	// +k8s:optional
 	// +k8s:minimum=1
-	// +k8s:maximum=100
 	Count *int32 `json:"count,omitempty"`
 }
 
@@ -271,7 +257,6 @@ type EstimateSpec struct {
 	// +default=1
 	// +k8s:optional
 	// +k8s:minimum=1
-	// +k8s:maximum=100
 	Replicas *int32 `json:"replicas,omitempty"`
 }
 

@@ -116,77 +116,6 @@ func RegisterValidations(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// Validate_Dimensions validates an instance of Dimensions according
-// to declarative validation rules in the API schema.
-func Validate_Dimensions(
-	ctx context.Context, op operation.Operation, fldPath *field.Path,
-	obj, oldObj *Dimensions) (errs field.ErrorList) {
-
-	{ // field Dimensions.Width
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj *int32,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			if e := validate.Minimum(ctx, op, fldPath, obj, oldObj, 0); len(e) != 0 {
-				errs = append(errs, e...)
-			}
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *Dimensions) *int32 {
-				return &oldObj.Width
-			})
-		errs = append(errs, fn(fldPath.Child("width"), &obj.Width, oldVal, oldObj != nil)...)
-	}
-
-	{ // field Dimensions.Height
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj *int32,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			if e := validate.Minimum(ctx, op, fldPath, obj, oldObj, 0); len(e) != 0 {
-				errs = append(errs, e...)
-			}
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *Dimensions) *int32 {
-				return &oldObj.Height
-			})
-		errs = append(errs, fn(fldPath.Child("height"), &obj.Height, oldVal, oldObj != nil)...)
-	}
-
-	return errs
-}
-
 // Validate_Estimate validates an instance of Estimate according
 // to declarative validation rules in the API schema.
 func Validate_Estimate(
@@ -248,9 +177,6 @@ func Validate_EstimateSpec(
 			}
 			if earlyReturn {
 				return // do not proceed
-			}
-			if e := validate.Maximum(ctx, op, fldPath, obj, oldObj, 100); len(e) != 0 {
-				errs = append(errs, e...)
 			}
 			if e := validate.Minimum(ctx, op, fldPath, obj, oldObj, 1); len(e) != 0 {
 				errs = append(errs, e...)
@@ -330,70 +256,8 @@ func Validate_MachineSpec(
 	obj, oldObj *MachineSpec) (errs field.ErrorList) {
 
 	// field MachineSpec.Site has no validation
-
-	{ // field MachineSpec.Parts
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj []Part,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if equality.Semantic.DeepEqual(obj, oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.MaxItems(ctx, op, fldPath, obj, oldObj, 8).MarkShortCircuit(); len(e) != 0 {
-				errs = append(errs, e...)
-				earlyReturn = true
-			}
-			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			// lists with map semantics require unique keys
-			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj,
-				func(a *Part, b *Part) bool { return a.Name == b.Name }); len(e) != 0 {
-				errs = append(errs, e...)
-			}
-			// iterate the list and call the type's validation function
-			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj,
-				func(a *Part, b *Part) bool { return a.Name == b.Name }, validate.SemanticDeepEqual, Validate_Part); len(e) != 0 {
-				errs = append(errs, e...)
-			}
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *MachineSpec) []Part {
-				return oldObj.Parts
-			})
-		errs = append(errs, fn(fldPath.Child("parts"), obj.Parts, oldVal, oldObj != nil)...)
-	}
-
-	{ // field MachineSpec.Dimensions
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj *Dimensions,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
-					return nil
-				}
-			}
-			// call the type's validation function
-			errs = append(errs, Validate_Dimensions(ctx, op, fldPath, obj, oldObj)...)
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *MachineSpec) *Dimensions {
-				return &oldObj.Dimensions
-			})
-		errs = append(errs, fn(fldPath.Child("dimensions"), &obj.Dimensions, oldVal, oldObj != nil)...)
-	}
+	// field MachineSpec.Parts has no validation
+	// field MachineSpec.Dimensions has no validation
 
 	{ // field MachineSpec.Replicas
 		fn := func(
@@ -473,83 +337,6 @@ func Validate_MachineStatus(
 	}
 
 	// field MachineStatus.Selector has no validation
-	return errs
-}
-
-// Validate_Part validates an instance of Part according
-// to declarative validation rules in the API schema.
-func Validate_Part(
-	ctx context.Context, op operation.Operation, fldPath *field.Path,
-	obj, oldObj *Part) (errs field.ErrorList) {
-
-	{ // field Part.Name
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj *string,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				errs = append(errs, e...)
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			if e := validate.LongName(ctx, op, fldPath, obj, oldObj); len(e) != 0 {
-				errs = append(errs, e...)
-			}
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *Part) *string {
-				return &oldObj.Name
-			})
-		errs = append(errs, fn(fldPath.Child("name"), &obj.Name, oldVal, oldObj != nil)...)
-	}
-
-	{ // field Part.Count
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj *int32,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			// optional fields with default values are effectively required
-			if e := validate.RequiredPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				errs = append(errs, e...)
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			if e := validate.Maximum(ctx, op, fldPath, obj, oldObj, 10); len(e) != 0 {
-				errs = append(errs, e...)
-			}
-			if e := validate.Minimum(ctx, op, fldPath, obj, oldObj, 1); len(e) != 0 {
-				errs = append(errs, e...)
-			}
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *Part) *int32 {
-				return oldObj.Count
-			})
-		errs = append(errs, fn(fldPath.Child("count"), obj.Count, oldVal, oldObj != nil)...)
-	}
-
 	return errs
 }
 
@@ -662,9 +449,6 @@ func Validate_RunSpec(
 			}
 			if earlyReturn {
 				return // do not proceed
-			}
-			if e := validate.Maximum(ctx, op, fldPath, obj, oldObj, 100); len(e) != 0 {
-				errs = append(errs, e...)
 			}
 			if e := validate.Minimum(ctx, op, fldPath, obj, oldObj, 1); len(e) != 0 {
 				errs = append(errs, e...)

@@ -19,7 +19,6 @@ limitations under the License.
 // +k8s:deepcopy-gen=package
 // +k8s:conversion-gen=restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop
 // +k8s:defaulter-gen=TypeMeta
-// +k8s:validation-gen=TypesWithField=TypeMeta
 // +groupName=workshop.example.com
 
 // Package v1alpha1 is version v1alpha1 of workshop.example.com: an older form of

@@ -29,12 +29,12 @@ const GroupName = "workshop.example.com"
 var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
 
 var (
-	// The generated code adds its conversions and validations to the builder
+	// The generated code adds its conversions to the builder
 	// by this name, before main starts.
 	localSchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes, RegisterDefaults)
 
-	// AddToScheme registers the types of this version with their defaults,
-	// conversions and validations.
+	// AddToScheme registers the types of this version with their defaults
+	// and conversions.
 	AddToScheme = localSchemeBuilder.AddToScheme
 )
 
@@ -42,8 +42,6 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&Machine{},
 		&MachineList{},
-		&Run{},
-		&ProgressOptions{},
 		&Site{},
 		&SiteList{},
 		&Prototype{},

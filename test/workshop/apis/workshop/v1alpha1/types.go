@@ -21,17 +21,13 @@ import (
 )
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-// +k8s:supportsSubresource="/status"
-// +k8s:supportsSubresource="/scale"
 
 // Machine is a namespaced kind with all that a kind can have.
 type Machine struct {
-	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
 	// Standard object's metadata.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	// +optional
-	// +k8s:opaqueType
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// spec is what the machine should be.
@@ -55,30 +51,19 @@ type MachineSpec struct {
 	// +patchStrategy=merge
 	// +listType=map
 	// +listMapKey=name
-	// +k8s:optional
-	// +k8s:listType=map
-	// +k8s:listMapKey=name
-	// +k8s:maxItems=8
 	Parts []Part `json:"parts,omitempty" patchStrategy:"merge" patchMergeKey:"name"`
 
 	// width is how wide the machine is in centimetres. Either both of width and height are set or neither.
 	// +optional
-	// +k8s:optional
-	// +k8s:minimum=0
 	Width int32 `json:"width,omitempty"`
 
 	// height is how high the machine is in centimetres.
 	// +optional
-	// +k8s:optional
-	// +k8s:minimum=0
 	Height int32 `json:"height,omitempty"`
 
 	// replicas is how many machines of this kind should run. Defaults to 1.
 	// +optional
 	// +default=1
-	// +k8s:optional
-	// +k8s:minimum=0
-	// +k8s:maximum=100
 	Replicas *int32 `json:"replicas,omitempty"`
 
 	// turbo is there for tests of fields behind a feature gate.
@@ -90,16 +75,11 @@ type MachineSpec struct {
 type Part struct {
 	// name is the name of the part.
 	// +required
-	// +k8s:required
-	// +k8s:format=k8s-long-name
 	Name string `json:"name"`
 
 	// count is how often the part is in the machine. Defaults to 1.
 	// +optional
 	// +default=1
-	// +k8s:optional
-	// +k8s:minimum=1
-	// +k8s:maximum=10
 	Count *int32 `json:"count,omitempty"`
 }
 
@@ -107,8 +87,6 @@ type Part struct {
 type MachineStatus struct {
 	// replicas is how many machines of this kind run.
 	// +optional
-	// +k8s:optional
-	// +k8s:minimum=0
 	Replicas int32 `json:"replicas"`
 
 	// selector is the label selector that the scale subresource reports.
@@ -132,74 +110,12 @@ type MachineList struct {
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// Run is the Action of a machine: it starts some of its replicas.
-type Run struct {
-	// +k8s:opaqueType
-	metav1.TypeMeta `json:",inline"`
-	// Standard object's metadata.
-	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
-	// +optional
-	// +k8s:opaqueType
-	metav1.ObjectMeta `json:"metadata,omitempty"`
-
-	// spec is what to run.
-	// +optional
-	Spec RunSpec `json:"spec,omitempty"`
-
-	// status is what has been done. It is filled in by the server and read-only.
-	// +optional
-	Status RunStatus `json:"status,omitempty"`
-}
-
-// RunSpec is what to run.
-type RunSpec struct {
-	// count is how many replicas to start. Defaults to 1.
-	// +optional
-	// +default=1
-	// +k8s:optional
-	// +k8s:minimum=1
-	// +k8s:maximum=100
-	Count *int32 `json:"count,omitempty"`
-}
-
-// RunStatus is what has been done.
-type RunStatus struct {
-	// started is how many replicas have been started: never more than were missing.
-	// +optional
-	Started int32 `json:"started"`
-}
-
-// +k8s:conversion-gen:explicit-from=net/url.Values
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// ProgressOptions are the query parameters of a machine's Stream.
-type ProgressOptions struct {
-	// +k8s:opaqueType
-	metav1.TypeMeta `json:",inline"`
-
-	// follow asks for a line whenever there is progress.
-	// +optional
-	Follow bool `json:"follow,omitempty"`
-
-	// timeoutSeconds is how long to follow the machine. Defaults to 50.
-	// +optional
-	// +default=50
-	// +k8s:optional
-	// +k8s:minimum=1
-	// +k8s:maximum=3600
-	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
-}
-
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
 // Site is a cluster-scoped kind without a status.
 type Site struct {
-	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
 	// Standard object's metadata.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	// +optional
-	// +k8s:opaqueType
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// spec is what the site should be.
@@ -240,12 +156,10 @@ type SiteList struct {
 
 // Prototype is a kind that exists in v1alpha1 only.
 type Prototype struct {
-	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
 	// Standard object's metadata.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	// +optional
-	// +k8s:opaqueType
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// spec is what the prototype should be.
@@ -257,7 +171,6 @@ type Prototype struct {
 type PrototypeSpec struct {
 	// note is what there is to say about the prototype.
 	// +required
-	// +k8s:required
 	Note string `json:"note,omitempty"`
 }
 

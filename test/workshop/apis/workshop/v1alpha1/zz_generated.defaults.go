@@ -31,8 +31,6 @@ import (
 func RegisterDefaults(scheme *runtime.Scheme) error {
 	scheme.AddTypeDefaultingFunc(&Machine{}, func(obj interface{}) { SetObjectDefaults_Machine(obj.(*Machine)) })
 	scheme.AddTypeDefaultingFunc(&MachineList{}, func(obj interface{}) { SetObjectDefaults_MachineList(obj.(*MachineList)) })
-	scheme.AddTypeDefaultingFunc(&ProgressOptions{}, func(obj interface{}) { SetObjectDefaults_ProgressOptions(obj.(*ProgressOptions)) })
-	scheme.AddTypeDefaultingFunc(&Run{}, func(obj interface{}) { SetObjectDefaults_Run(obj.(*Run)) })
 	return nil
 }
 
@@ -54,19 +52,5 @@ func SetObjectDefaults_MachineList(in *MachineList) {
 	for i := range in.Items {
 		a := &in.Items[i]
 		SetObjectDefaults_Machine(a)
-	}
-}
-
-func SetObjectDefaults_ProgressOptions(in *ProgressOptions) {
-	if in.TimeoutSeconds == nil {
-		var ptrVar1 int64 = 50
-		in.TimeoutSeconds = &ptrVar1
-	}
-}
-
-func SetObjectDefaults_Run(in *Run) {
-	if in.Spec.Count == nil {
-		var ptrVar1 int32 = 1
-		in.Spec.Count = &ptrVar1
 	}
 }

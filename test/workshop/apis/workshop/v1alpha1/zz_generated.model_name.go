@@ -47,11 +47,6 @@ func (in Part) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
-func (in ProgressOptions) OpenAPIModelName() string {
-	return "com.example.workshop.v1alpha1.ProgressOptions"
-}
-
-// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Prototype) OpenAPIModelName() string {
 	return "com.example.workshop.v1alpha1.Prototype"
 }
@@ -64,21 +59,6 @@ func (in PrototypeList) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PrototypeSpec) OpenAPIModelName() string {
 	return "com.example.workshop.v1alpha1.PrototypeSpec"
-}
-
-// OpenAPIModelName returns the OpenAPI model name for this type.
-func (in Run) OpenAPIModelName() string {
-	return "com.example.workshop.v1alpha1.Run"
-}
-
-// OpenAPIModelName returns the OpenAPI model name for this type.
-func (in RunSpec) OpenAPIModelName() string {
-	return "com.example.workshop.v1alpha1.RunSpec"
-}
-
-// OpenAPIModelName returns the OpenAPI model name for this type.
-func (in RunStatus) OpenAPIModelName() string {
-	return "com.example.workshop.v1alpha1.RunStatus"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

@@ -14,17 +14,21 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 
-# Generated code is what hack/update-codegen.sh makes of the types. It is
-# generated in a copy of the repository, so that a check changes nothing.
+# Generated code is what hack/update-codegen.sh makes of the types, and docs/reference is what
+# hack/update-reference.sh makes of the code and of the charts. Both are made in a copy, so that a check changes
+# nothing.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-readonly copy=_output/verify-codegen
+readonly copy=_output/verify-generated
 
 rm -rf "${copy}"
 mkdir -p "${copy}"
-files go.mod go.sum hack/boilerplate.go.txt pkg | tar --create --files-from - | tar --extract --directory "${copy}"
+files go.mod go.sum hack/boilerplate.go.txt pkg docs/reference | tar --create --files-from - | tar --extract --directory "${copy}"
 hack/update-codegen.sh "${copy}"
+hack/update-reference.sh "${copy}/docs/reference"
 
-diff --recursive --new-file --unified pkg "${copy}/pkg" ||
-	fail 'The generated code is not what the types ask for. Run "make update-codegen" and commit the result.'
+for directory in pkg docs/reference; do
+	diff --recursive --new-file --unified "${directory}" "${copy}/${directory}" ||
+		fail "${directory} is not what the types, the code and the charts ask for. Run \"make update\" and commit the result."
+done

@@ -25,76 +25,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/websocket"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	auditinternal "k8s.io/apiserver/pkg/apis/audit"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/apiserver/pkg/endpoints/handlers"
-	genericapiserver "k8s.io/apiserver/pkg/server"
-	genericoptions "k8s.io/apiserver/pkg/server/options"
-	"k8s.io/apiserver/pkg/util/webhook"
-	"k8s.io/apiserver/plugin/pkg/audit/buffered"
-	auditwebhook "k8s.io/apiserver/plugin/pkg/audit/webhook"
-	"k8s.io/component-base/tracing"
 )
-
-// TestAuditHoldsUpShutdown needs no time, since synctest's clock does not wait.
-func TestAuditHoldsUpShutdown(t *testing.T) {
-	kubeconfig := writeFile(t, "{apiVersion: v1, kind: Config, clusters: [{name: a, cluster: {server: \"http://localhost:1\"}}], contexts: [{name: a, context: {cluster: a}}], current-context: a}")
-	synctest.Test(t, func(t *testing.T) {
-		options := genericoptions.NewAuditOptions().WebhookOptions
-		unreachable := func(context.Context, string, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED }
-		collector, err := auditwebhook.NewBackend(kubeconfig, auditv1.SchemeGroupVersion, webhook.DefaultRetryBackoffWithInitialDelay(options.InitialBackoff), unreachable)
-		if err != nil {
-			t.Fatal(err)
-		}
-		backend := buffered.NewBackend(collector, options.BatchOptions.BatchConfig)
-		stop := make(chan struct{})
-		if err := backend.Run(stop); err != nil {
-			t.Fatal(err)
-		}
-		backend.ProcessEvents(&auditinternal.Event{})
-		close(stop)
-		began := time.Now()
-		backend.Shutdown()
-		if took := time.Since(began); took < time.Minute {
-			fixed(t, "a server waits only %s for the collector of its audit events", took)
-		}
-	})
-}
-
-// endlessProvider records how long it may take to shut down.
-type endlessProvider struct {
-	tracing.TracerProvider
-	bounded *bool
-}
-
-func (p endlessProvider) Shutdown(ctx context.Context) error {
-	_, *p.bounded = ctx.Deadline()
-	return nil
-}
-
-func TestTracesHoldUpShutdown(t *testing.T) {
-	config, _, _ := newConfig(t)
-	bounded := false
-	config.TracerProvider = endlessProvider{tracing.NewNoopTracerProvider(), &bounded}
-	server, err := config.Complete().New("upstream", genericapiserver.NewEmptyDelegate())
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Destroy()
-	if bounded {
-		fixed(t, "a server bounds how long it waits for the collector of its traces")
-	}
-}
 
 // TestLateHandshakeHoldsUpShutdown has a client that connects before the server is told to
 // stop, and shakes hands after.
@@ -130,6 +65,38 @@ func TestLateHandshakeHoldsUpShutdown(t *testing.T) {
 	}
 	if err := <-done; !errors.Is(err, context.DeadlineExceeded) {
 		fixed(t, "a server that stops does not wait for a connection whose handshake is late (%v)", err)
+	}
+}
+
+func TestWriteDeadlineEndsIdleHTTP2Stream(t *testing.T) {
+	began, ended := make(chan struct{}), make(chan bool, 1)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		control := http.NewResponseController(w)
+		_ = control.Flush()
+		select {
+		case <-began:
+		case <-req.Context().Done():
+			return
+		}
+		_ = control.SetWriteDeadline(time.Now().Add(time.Millisecond))
+		select {
+		case <-req.Context().Done():
+			ended <- true
+		case <-time.After(30 * time.Second):
+			ended <- false
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	response, err := server.Client().Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	close(began)
+	if !<-ended {
+		fixed(t, "the write deadline of an HTTP/2 stream on which nothing is written has no effect")
 	}
 }
 
@@ -238,45 +205,3 @@ func TestGoAwayClosesBodies(t *testing.T) {
 		fixed(t, "the body of a request that was not begun is left as it was (%v)", err)
 	}
 }
-
-// nothing encodes all objects as nothing.
-type nothing struct{}
-
-func (nothing) Encode(runtime.Object, io.Writer) error { return nil }
-func (nothing) Identifier() runtime.Identifier         { return "nothing" }
-
-// TestWebSocketWatchOutlivesItsServer sends events to a client whose server stops.
-func TestWebSocketWatchOutlivesItsServer(t *testing.T) {
-	const events = 20
-	stopping := make(chan struct{})
-	close(stopping)
-	watched := watch.NewFake()
-	handler := &handlers.WatchServer{
-		Watching: watched, Scope: &handlers.RequestScope{}, Encoder: nothing{}, EmbeddedEncoder: nothing{}, ServerShuttingDownCh: stopping,
-		TimeoutFactory: noTimeout{},
-	}
-	server := httptest.NewServer(websocket.Handler(handler.HandleWS))
-	defer server.Close()
-	client, err := websocket.Dial("ws"+strings.TrimPrefix(server.URL, "http"), "", server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		for range events {
-			watched.Add(&metav1.Status{})
-		}
-	}()
-	select {
-	case <-sent:
-	case <-time.After(10 * time.Second):
-		fixed(t, "a watch by a WebSocket ends when its server stops")
-	}
-}
-
-// noTimeout is one that never comes.
-type noTimeout struct{}
-
-func (noTimeout) TimeoutCh() (<-chan time.Time, func() bool) { return nil, func() bool { return true } }
