@@ -59,9 +59,6 @@ type State struct {
 	// Returning is set while objects move back, and afterwards. The phases then mean the same with
 	// kube-apiserver and the server exchanged, and Returned is the last.
 	Returning bool `json:"returning,omitempty"`
-	// NewUIDs are the objects, as resource/namespace/name, that have got another UID on the
-	// way back: at most as many as an error can name.
-	NewUIDs []string `json:"newUIDs,omitempty"`
 	// Conversions are what the definitions had before they got BypassVersion, by their names.
 	Conversions map[string]*apiextensionsv1.CustomResourceConversion `json:"conversions,omitempty"`
 	// Registered are the specs of the APIServices from before the objects began to move back, by
