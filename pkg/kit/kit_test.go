@@ -216,8 +216,6 @@ func TestErrorsNameTheFix(t *testing.T) {
 			want: "the group bakery.example.com has protobuf messages, as its first kind: leave out --protobuf=false"},
 		"not a module": {kind: bread(), prepare: func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "go.mod"))) },
 			want: `there is no module in DIR: run "kit init" there first, or name the directory of a go.mod by --dir`},
-		"a directory vendor": {kind: bread(), prepare: func(t *testing.T, dir string) { write(t, dir, "vendor/modules.txt", "") },
-			want: `DIR has a directory vendor, which Go would read instead of go.mod: set GOFLAGS=-mod=mod for this command, and run "go mod vendor" afterwards`},
 		"no group": {kind: bread(), prepare: func(t *testing.T, dir string) {
 			require.NoError(t, os.Remove(dir+"/pkg/apis/bakery/doc.go"))
 		}, want: `DIR has no API group: run "kit init" there, or write pkg/apis/<group>/doc.go with the comment // +groupName=<name>`},

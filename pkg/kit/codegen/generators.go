@@ -74,7 +74,7 @@ func (g *generation) besideTypes(ctx context.Context, apis []API) error {
 			return err
 		}
 	}
-	return g.checkConversions(apis)
+	return nil
 }
 
 // outputFile returns the name of a generator's file, as Kubernetes has it.
