@@ -150,7 +150,9 @@ func (m *Migration) copy(ctx context.Context, move move, to target) (*position, 
 		if err != nil {
 			return fmt.Errorf("the object %s: %w", key, err)
 		}
-		m.countObject(ctx, after.size)
+		if m.meter.add(after.size) {
+			m.config.Report(m.meter.Progress)
+		}
 		if before != nil && before.content == after.content {
 			return nil
 		}
