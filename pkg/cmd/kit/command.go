@@ -52,16 +52,21 @@ func NewCommand(name string) *cobra.Command {
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	create := &cobra.Command{
-		Use:   "create",
-		Short: "Adds something to a module that \"kit init\" has written",
-		Args:  cobra.NoArgs,
-	}
-	create.AddCommand(newCreateGroup(), newCreateKind(), newCreateVersion())
+	create := newParent("create", "Adds something to a module that \"kit init\" has written", newCreateGroup(), newCreateKind(), newCreateVersion())
 	for _, part := range parts() {
 		create.AddCommand(newCreatePart(part))
 	}
-	cmd.AddCommand(newInit(), create, newImport(), newExport(), newGenerate(), newUpgrade())
+	cmd.AddCommand(newInit(), create,
+		newParent("import", "Adds what is defined elsewhere to a module that \"kit init\" has written", newImportCRD()),
+		newParent("export", "Writes what the module declares in another form", newExportCRD()),
+		newGenerate(), newUpgrade())
+	return cmd
+}
+
+// newParent returns a command that only has others below it.
+func newParent(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs}
+	cmd.AddCommand(commands...)
 	return cmd
 }
 
