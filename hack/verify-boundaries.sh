@@ -75,7 +75,7 @@ pkg/certificates
 pkg/kit/codegen
 pkg/kit                       pkg/kit/codegen artifacts
 artifacts
-pkg/migrate                   pkg/admission pkg/etcd/keys pkg/cluster
+pkg/migrate                   pkg/admission pkg/apiserver/limits pkg/etcd/keys pkg/cluster
 pkg/migrate(tests)            pkg/etcd
 pkg/generated                 pkg/apis
 pkg/apis

@@ -83,6 +83,8 @@ type Config struct {
 	Lease string
 	// RequestTimeout is the timeout of the server's requests.
 	RequestTimeout time.Duration
+	// MaxElements and MaxOwners are the server's bounds for an object of a client.
+	MaxElements, MaxOwners int
 	// RaiseRevision lets Run and Back write empty revisions until the target's etcd has caught up
 	// with the other one.
 	RaiseRevision bool

@@ -82,6 +82,7 @@ const (
 
 	ObjectsMove    Reason = "ObjectsMove"
 	ObjectsRefused Reason = "ObjectsRefused"
+	BoundExceeded  Reason = "BoundExceeded"
 	FractionsLost  Reason = "FractionsLost"
 	NotConverted   Reason = "NotConverted"
 	ObjectsInvalid Reason = "ObjectsInvalid"

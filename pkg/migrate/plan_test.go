@@ -166,7 +166,7 @@ func (s *scene) migration(t *testing.T, etcd *clientv3.Client) *Migration {
 	m := &Migration{
 		config: Config{
 			Group: "example.com", APIServices: []string{"v1.example.com"}, Stores: []keys.Objects{s.store}, Etcd: etcd, StateKey: "/state", HistoryKey: "/history",
-			Defined: s.defined, Lease: "controllers", Service: apiregistrationv1.ServiceReference{Namespace: "server"}, KubePrefix: "/registry",
+			Defined: s.defined, Lease: "controllers", MaxElements: 20, MaxOwners: 2, Service: apiregistrationv1.ServiceReference{Namespace: "server"}, KubePrefix: "/registry",
 			Report: func(progress Progress) { t.Log(progress.Message) },
 		},
 		dynamic: objects, kube: kube, aggregator: aggregatorfake.NewClientset(s.apiService),
@@ -296,6 +296,13 @@ var findings = map[Reason]struct {
 	ObjectsRefused: {
 		change: func(s *scene) { s.store.Strict = refusingDecoder{} },
 		want:   "failure 1 of 1 things.example.com can't be stored by the server without loss: default/one (unknown field)",
+	},
+	BoundExceeded: {
+		change: func(s *scene) {
+			s.store.Convert = func(runtime.Object, string) error { return nil }
+			s.inMetadata(`"finalizers": ["a"` + strings.Repeat(`, "a"`, 20) + `]`)
+		},
+		want: "notice 1 of 1 things.example.com exceed a bound of the server, so that clients can change them and make them smaller, but not larger: default/one (all lists and objects together must not have more than 20 elements)",
 	},
 	FractionsLost: {
 		change: func(s *scene) {

@@ -29,6 +29,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // checkObjects decodes and encodes each object as the server does, and sums up the results.
@@ -61,6 +63,7 @@ func (p *plan) checkObjectsOf(ctx context.Context, d definition, move move) erro
 		cause, fix string
 	}{
 		{ObjectsRefused, Failure, "can't be stored by the server without loss", "change these objects, or use a server that knows their fields"},
+		{BoundExceeded, Notice, "exceed a bound of the server, so that clients can change them and make them smaller, but not larger", "make these objects smaller, or give the server and this command a higher --max-body-elements"},
 		{FractionsLost, Notice, "have fractions of seconds, which the server does not store", ""},
 		{NotConverted, Failure, "can't be converted by the server to a version that it serves", "change these objects: clients that use the version would get errors"},
 		{ObjectsInvalid, Notice, "would be refused by the server's validation", "correct them before or after they move: they move as they are, and the server refuses the next update that leaves them invalid"},
@@ -94,7 +97,11 @@ func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstruc
 	} else if lost != "" {
 		seen.note(FractionsLost, name, errors.New(lost))
 	}
-	if move.Convert != nil {
+	if move.Convert != nil { // For other objects, the server bounds what a request adds.
+		bounds := limits.Bounds{Owners: p.config.MaxOwners}
+		if err := bounds.CheckObject(object, len(data), p.config.MaxElements); err != nil {
+			seen.note(BoundExceeded, name, err)
+		}
 		for _, version := range move.Versions {
 			if err := move.Convert(decoded, version); err != nil {
 				seen.note(NotConverted, name, fmt.Errorf("%s: %w", version, err))

@@ -167,6 +167,7 @@ func (o *options) migration(ctx context.Context, completed apiserver.CompletedOp
 	}
 	config.RaiseRevision, config.DiscardWritten = o.raise, o.discard
 	config.RequestTimeout = completed.ServerRun.RequestTimeout
+	config.MaxElements, config.MaxOwners = completed.Bounds.BodyElements, completed.Bounds.Owners
 	config.Service.Port = &o.port
 	config.Service.Namespace = cmp.Or(o.service.Namespace, cluster.Namespace(o.server.CoreAPI.CoreAPIKubeconfigPath))
 	if use == "finish" && !serviceNamed {
