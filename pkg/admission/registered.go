@@ -73,7 +73,7 @@ type Policy struct {
 }
 
 // ListPolicies returns the policies of a cluster, the validating ones first. Older kube-apiservers
-// do not have all kinds.
+// do not have all kinds in v1.
 func ListPolicies(ctx context.Context, client kubernetes.Interface) ([]Policy, error) {
 	registration := client.AdmissionregistrationV1()
 	validating, err := registration.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
@@ -84,10 +84,12 @@ func ListPolicies(ctx context.Context, client kubernetes.Interface) ([]Policy, e
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	mutating, mutatingBindings, err := ListMutatingPolicies(ctx, client)
-	if apierrors.IsNotFound(err) {
-		mutating, mutatingBindings = &admissionregistrationv1.MutatingAdmissionPolicyList{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}
-	} else if err != nil {
+	mutating, err := registration.MutatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	mutatingBindings, err := registration.MutatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
 	boundValidating, boundMutating := sets.New[string](), sets.New[string]()

@@ -22,7 +22,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -204,14 +203,8 @@ func (c caller) setAPIServices(ctx context.Context, client dynamic.Interface, se
 			continue
 		}
 		// If it leads elsewhere by now, the patch fails, and is tried again.
-		patch, err := json.Marshal([]map[string]any{
-			{"op": "test", "path": "/metadata/resourceVersion", "value": found.GetResourceVersion()},
-			{"op": "add", "path": "/spec/caBundle", "value": wanted},
-		})
-		if err != nil {
-			return err
-		}
-		if _, err := apiServices.Patch(ctx, found.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"spec":{"caBundle":%q}}`, found.GetResourceVersion(), wanted)
+		if _, err := apiServices.Patch(ctx, found.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("%s: %w", found.GetName(), err)
 		}
 	}

@@ -185,12 +185,6 @@ type answer struct {
 	command func(*examination, context.Context, backend) string
 }
 
-// unreached matches messages about a server to which no connection is made in time, and timeouts
-// also one that net/http has for several causes.
-var unreached = regexp.MustCompile(`while waiting for connection|i/o timeout|connection timed out|timed out waiting|no route to host|network is unreachable`)
-
-var timeouts = regexp.MustCompile(unreached.String() + `|context deadline exceeded$`)
-
 // answers returns what to do about messages of kube-apiserver about a server without a good answer.
 // The first that matches counts.
 func answers() []answer {
@@ -210,8 +204,8 @@ func answers() []answer {
 		{regexp.MustCompile(`remote error: tls: (.*certificate|handshake failure|access denied|unknown CA)`), "the server, or the proxy of a service mesh in front of it, refuses the client certificate of kube-apiserver's front proxy: let it accept those of the requestheader-client-ca-file in the ConfigMap extension-apiserver-authentication of kube-system, or except the port from mutual TLS of the mesh", (*examination).logs},
 		{regexp.MustCompile(`HTTP response to HTTPS client|first record does not look like a TLS handshake|tls: `), "have the Service lead to the port at which the server speaks TLS", (*examination).around},
 		{regexp.MustCompile(`EOF$|connection reset by peer|broken pipe|stream error|server sent GOAWAY|malformed HTTP`), "the server, or a proxy in front of it such as that of a service mesh, closes connections: see its log", (*examination).logs},
-		{unreached, "let connections from the control plane to the nodes and their pods pass firewalls, security groups and an egress proxy, unless the server hangs before it accepts them", (*examination).around},
-		{regexp.MustCompile(`context deadline exceeded$`), "the server does not answer within five seconds: see its log, and what it waits for, and let connections from the control plane to the nodes and their pods pass firewalls, security groups and an egress proxy", (*examination).logs},
+		{regexp.MustCompile(`while waiting for connection|i/o timeout|connection timed out|timed out waiting|no route to host|network is unreachable`), "let connections from the control plane to the nodes and their pods pass NetworkPolicies, firewalls, security groups and an egress proxy, unless the server hangs before it accepts them", (*examination).around},
+		{regexp.MustCompile(`context deadline exceeded$`), "the server does not answer within five seconds: see its log, and what it waits for, and let connections from the control plane to the nodes and their pods pass NetworkPolicies, firewalls, security groups and an egress proxy", (*examination).logs},
 		{regexp.MustCompile(`awaiting headers`), "the server accepts the connection, and does not answer within five seconds: see its log, and what it waits for", (*examination).logs},
 		{regexp.MustCompile(`has not looked at it yet`), "see the log of kube-apiserver, unless the APIService is new", (*examination).around},
 	}
@@ -220,12 +214,7 @@ func answers() []answer {
 // answered returns the finding for a message of kube-apiserver about a server.
 func (e *examination) answered(ctx context.Context, b backend, cause, message string) Finding {
 	answer := answerTo(message)
-	found := failure(fmt.Sprintf("%s (%s)", cause, brief(message)), answer.fix).by(answer.command(e, ctx, b))
-	if policies := e.isolating(ctx, b); timeouts.MatchString(message) && len(policies) > 0 {
-		found.Fix = "see whether one of the NetworkPolicies in the server's namespace, " + strings.Join(policies, ", ") + ", allows connections from any address to its port, since kube-apiserver is no pod; otherwise, " + found.Fix
-		return found.by(kubectl("describe", "networkpolicies", b.flag()))
-	}
-	return found
+	return failure(fmt.Sprintf("%s (%s)", cause, brief(message)), answer.fix).by(answer.command(e, ctx, b))
 }
 
 // repeated matches the URL of a version in messages, which have it up to three times.
@@ -233,19 +222,6 @@ var repeated = regexp.MustCompile(`failing or missing response from \S+: |Get "[
 
 // brief returns a message of kube-apiserver without that.
 func brief(message string) string { return repeated.ReplaceAllString(message, "") }
-
-// isolating returns the NetworkPolicies in the namespace of a Service. What they allow, and whether the network enforces
-// them, is for others to find out.
-func (e *examination) isolating(ctx context.Context, b backend) (names []string) {
-	list, err := e.kube.NetworkingV1().NetworkPolicies(b.namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil
-	}
-	for _, policy := range list.Items {
-		names = append(names, policy.Name)
-	}
-	return names
-}
 
 // answerTo returns what to do about a message.
 func answerTo(message string) answer {

@@ -89,7 +89,7 @@ func WriteBundle(ctx context.Context, config Config, results []Result, out io.Wr
 	b.addLogs(ctx)
 	b.addMetrics(ctx)
 	results = slices.Clone(results)
-	for i := range results { // Before they are wrapped.
+	for i := range results {
 		result := &results[i]
 		result.Cause, result.Fix, result.Command = b.text(result.Cause), b.text(result.Fix), b.text(result.Command)
 	}

@@ -34,7 +34,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/server/egressselector"
@@ -319,28 +318,5 @@ func TestCheckCertificate(t *testing.T) {
 		}
 		test.want.Cause = strings.ReplaceAll(test.want.Cause, "ADDRESS", test.address)
 		require.Equal(t, test.want, got[0], name)
-	}
-}
-
-// A refused connection has passed all policies.
-func TestAnswered(t *testing.T) {
-	t.Parallel()
-	const policies = "see whether one of the NetworkPolicies in the server's namespace, closed, allows connections from any address to its port, since kube-apiserver is no pod; otherwise, "
-	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "kitchen", Name: "closed"}}
-	elsewhere := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "cellar", Name: "closed"}}
-	for name, test := range map[string]struct {
-		policy  *networkingv1.NetworkPolicy
-		message string
-		first   string
-		command string
-	}{
-		"no answer":                     {policy, "dial tcp 10.0.0.1:443: i/o timeout", policies, "kubectl describe networkpolicies --namespace=kitchen"},
-		"no answer, without a policy":   {elsewhere, "dial tcp 10.0.0.1:443: i/o timeout", "", "kubectl get service,endpointslices,pods --namespace=kitchen --output=wide"},
-		"refused, in spite of policies": {policy, "connect: connection refused", "", "kubectl get service,endpointslices,pods --namespace=kitchen --output=wide"},
-	} {
-		e := &examination{kube: kubefake.NewClientset(test.policy)}
-		found := e.answered(t.Context(), newBackend("kitchen", "server", nil), "no answer", test.message)
-		want := failure("no answer ("+test.message+")", test.first+answerTo(test.message).fix).by(test.command)
-		require.Equal(t, want, found, name)
 	}
 }

@@ -29,7 +29,6 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -261,34 +260,6 @@ func TestResolveAsTheServer(t *testing.T) {
 			} else {
 				require.EqualError(t, err, test.err)
 			}
-		})
-	}
-}
-
-// A server may do everything only while its objects move, or after that.
-func TestCheckEverything(t *testing.T) {
-	for name, test := range map[string]struct {
-		allowed bool
-		want    string
-	}{
-		"what it needs": {false, ""},
-		"everything":    {true, "system:serviceaccount:kitchen:apiserver may do everything in the cluster, and so may any intruder into the server"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kube := kubefake.NewClientset()
-			kube.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
-				review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
-				asked := *review.Spec.ResourceAttributes
-				review.Status.Allowed = test.allowed && asked == authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}
-				return true, review, nil
-			})
-			e := &examination{Config: Config{Namespace: "kitchen", ServiceAccount: "apiserver"}, kube: kube, self: "admin"}
-			found := e.checkEverything(t.Context())
-			got := ""
-			for _, finding := range found {
-				got += finding.Cause
-			}
-			require.Equal(t, test.want, got)
 		})
 	}
 }

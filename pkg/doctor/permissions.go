@@ -72,7 +72,6 @@ func (e *examination) checkPermissions(ctx context.Context) []Finding {
 	if e.foreign && len(results) > 0 && e.answersWell() {
 		return []Finding{skipped("%s may not do what a server needs that has kube-apiserver authenticate and authorize its clients, but the server answers as it should", e.user())}
 	}
-	results = append(results, e.checkEverything(ctx)...)
 	return orOK(results, "%s has %s", e.user(), plural(len(permissions), "permission"))
 }
 
@@ -83,25 +82,6 @@ func (e *examination) answersWell() bool {
 	}
 	all, err := e.listings()
 	return err == nil && !slices.ContainsFunc(all, func(l listing) bool { return l.err != nil })
-}
-
-// checkEverything warns of a server that may do everything. It may need that only while objects are
-// moved.
-func (e *examination) checkEverything(ctx context.Context) []Finding {
-	if e.foreign { // That is for its owner to decide.
-		return nil
-	}
-	everything := cluster.Permission{Verb: "*", Resource: schema.GroupResource{Group: "*", Resource: "*"}}
-	allowed, err := e.allowed(ctx, everything)
-	if err != nil {
-		return unread("what "+e.user()+" may do", err)
-	}
-	if !allowed {
-		return nil
-	}
-	return []Finding{warning(e.user()+" may do everything in the cluster, and so may any intruder into the server",
-		"unless objects are being moved, delete the ClusterRoleBinding that allows it, which of servers of this module is that of the component migrate").
-		by(kubectl("get", "clusterrolebindings", "--output=wide"))}
 }
 
 // user returns the server's user.

@@ -23,15 +23,10 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
-const (
-	// columns bounds the lines that Print writes, except for commands and long words.
-	columns = 100
-	// indent precedes what belongs to the line above. It is as wide as a status.
-	indent = "         "
-)
+// indent precedes what belongs to the line above. It is as wide as a status.
+const indent = "         "
 
 // Print writes each result with its fix and its command below. The name of a server precedes its
 // results. What comes from servers and objects can't control a terminal.
@@ -44,15 +39,15 @@ func Print(out io.Writer, results []Result) error {
 	for _, result := range results {
 		if result.Server != server {
 			server = result.Server
-			text.WriteString("\n" + wrapped("", server))
+			text.WriteString("\n" + inLine(server))
 		}
 		cause := result.Cause
 		if result.Since != "" {
 			cause += " (since " + result.Since + ")"
 		}
-		text.WriteString(wrapped(fmt.Sprintf("%-7s  %-*s  ", result.Status, width, printable(result.Check)), cause))
+		fmt.Fprintf(&text, "%-7s  %-*s  %s", result.Status, width, printable(result.Check), inLine(cause))
 		if result.Fix != "" {
-			text.WriteString(wrapped(indent+"fix: ", result.Fix))
+			text.WriteString(indent + "fix: " + inLine(result.Fix))
 		}
 		if result.Command != "" {
 			text.WriteString(indent + "  " + printable(result.Command) + "\n")
@@ -71,24 +66,8 @@ func Summary(results []Result) string {
 	return fmt.Sprintf("%s, %s, %d skipped, %d ok", plural(counts[Failure], "failure"), plural(counts[Warning], "warning"), counts[Skipped], counts[OK])
 }
 
-// wrapped returns a text in lines of at most columns. The first begins with head, and the others
-// with indent.
-func wrapped(head, text string) string {
-	var lines strings.Builder
-	line, empty := head, true
-	for _, word := range strings.Fields(text) {
-		word = printable(word)
-		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns {
-			lines.WriteString(line + "\n")
-			line, empty = indent, true
-		}
-		if !empty {
-			line += " "
-		}
-		line, empty = line+word, false
-	}
-	return lines.String() + line + "\n"
-}
+// inLine returns a text in one line.
+func inLine(text string) string { return printable(strings.Join(strings.Fields(text), " ")) + "\n" }
 
 // printable returns a text with escapes for everything that could control a terminal, or hide
 // something.

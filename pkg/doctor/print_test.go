@@ -26,7 +26,6 @@ import (
 
 func TestPrint(t *testing.T) {
 	t.Parallel()
-	words := func(n int) string { return strings.TrimPrefix(strings.Repeat(" word", n), " ") }
 	for name, test := range map[string]struct {
 		results []Result
 		want    string
@@ -44,12 +43,6 @@ func TestPrint(t *testing.T) {
 		"two servers": {
 			[]Result{{"Service a/b: v1.c", "x", Finding{Status: OK, Cause: "fine"}}, {"Service a/d: v1.e", "x", Finding{Status: OK, Cause: "fine"}}},
 			"\nService a/b: v1.c\nok       x  fine\n\nService a/d: v1.e\nok       x  fine\n",
-		},
-		"a long one": {
-			[]Result{{"", "x", Finding{Status: Failure, Cause: words(30), Fix: words(30), Command: words(30)}}},
-			"failure  x  " + words(17) + "\n         " + words(13) + "\n" +
-				"         fix: " + words(17) + "\n         " + words(13) + "\n" +
-				"           " + words(30) + "\n",
 		},
 		// A server can't clear the screen, write to the clipboard, or hide a part of a line.
 		"what controls a terminal": {

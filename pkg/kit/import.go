@@ -412,10 +412,6 @@ func (k *importedKind) differences(version *importedVersion, fields []apiextensi
 			findings = append(findings, "the field selector "+field.JSONPath+" of another version is added")
 		}
 	}
-	conversion := k.crd.Spec.Conversion
-	if isWebhook := conversion != nil && conversion.Strategy == apiextensionsv1.WebhookConverter; !isWebhook && !slices.Equal(version.types(), k.versions[preferred].types()) {
-		findings = append(findings, "the conversion, as its fields differ from those of "+preferred+": write it in Go")
-	}
 	return findings
 }
 
@@ -425,16 +421,6 @@ func (v *importedVersion) hasStatus() bool {
 
 func (v *importedVersion) hasScale() bool {
 	return v.definition.Subresources != nil && v.definition.Subresources.Scale != nil
-}
-
-// types describes the fields in Go, which have the same names in all versions.
-func (v *importedVersion) types() (all []string) {
-	for _, of := range append(v.reader.structs, v.root) {
-		for _, field := range of.Fields {
-			all = append(all, fmt.Sprint(of.Name, field.Name, field.Pointer, field.Type))
-		}
-	}
-	return all
 }
 
 // writeImported writes the types of each version, and the internal types, which equal the preferred version's.

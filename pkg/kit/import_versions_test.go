@@ -46,11 +46,9 @@ func TestImportedVersions(t *testing.T) {
 		"other columns":  {v1beta1: "additionalPrinterColumns: [{name: Field, type: integer, jsonPath: .spec.field}]"},
 		"a status of the preferred version": {v1: status, findings: []string{
 			"v1beta1: the subresource status of v1 is added",
-			"v1beta1: the conversion, as its fields differ from those of v1: write it in Go",
 		}},
 		"a status of another version": {v1beta1: status, findings: []string{
 			"v1beta1: the subresource status, which v1 lacks",
-			"v1beta1: the conversion, as its fields differ from those of v1: write it in Go",
 		}},
 		"a scale of the preferred version": {v1: scale, findings: []string{"v1beta1: the subresource scale is in discovery, and answers 404"}, declared: "resources: [breads, breads/scale]"},
 		"a scale of another version":       {v1beta1: scale, findings: []string{"v1: the subresource scale is in discovery, and answers 404"}, declared: "resources: [breads, breads/scale]"},
@@ -62,7 +60,7 @@ func TestImportedVersions(t *testing.T) {
 			},
 			declared: `"spec.other": func(o *bakery.Bread) string {`,
 		},
-		"other fields":                       {field: "field: {type: string}", findings: []string{"v1beta1: the conversion, as its fields differ from those of v1: write it in Go"}},
+		"other fields":                       {field: "field: {type: string}"},
 		"other fields and a webhook":         {field: "field: {type: string}", conversion: "conversion: {strategy: Webhook}", findings: []string{"the conversion webhook: write its conversions in Go"}},
 		"another rule":                       {field: "field: {type: integer, maximum: 3}"},
 		"a version that is not served":       {v1beta1: "served: false", findings: []string{"the version v1beta1, which is not served"}},

@@ -26,8 +26,6 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strings"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
 
 // InitOptions are the options of Init.
@@ -73,9 +71,6 @@ func Init(ctx context.Context, options InitOptions) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := codegen.CheckVendor(options.Dir); err != nil {
-		return nil, err
-	}
 	made := newWriter(ctx, options.Dir)
 	w := &made
 	if w.exists("go.mod") {
@@ -114,9 +109,6 @@ func Init(ctx context.Context, options InitOptions) (*Result, error) {
 		if _, err := w.goCommand(ctx, "mod", "tidy"); err != nil {
 			w.failf("the modules that the server needs can't be had: %w", err)
 		}
-	}
-	if err := w.checkWorkspace(ctx, options.Module); err != nil {
-		w.Todo = append(w.Todo, err.Error())
 	}
 	w.Todo = append(w.Todo, `Create a kind: go tool kit create kind NAME --versions v1`)
 	return w.finish()

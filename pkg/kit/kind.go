@@ -103,7 +103,6 @@ func CreateKind(ctx context.Context, target Target, kind KindOptions) (*Result, 
 		m.failf("the group %s has protobuf messages, as its first kind: leave out --protobuf=false", m.Group.Name)
 	}
 	m.Protobuf = m.Protobuf && !kind.NoProtobuf
-	m.checkTypesOf(kind)
 	m.checkVersionsOf(kind)
 	m.renderOnce("group", &m.data)
 	m.renderTypes("kind")
@@ -137,23 +136,6 @@ func (m *module) checkVersionsOf(kind KindOptions) {
 	for _, version := range kind.Versions {
 		if len(has) > 0 && !slices.Contains(has, version) {
 			m.failf("%s exists already, in %s: add a version by \"kit create version %s --kind %[1]s\"", kind.Name, strings.Join(has, ", "), version)
-		}
-	}
-}
-
-// checkTypesOf refuses a kind if other types have its name, or the name of one of its further
-// types.
-func (m *module) checkTypesOf(kind KindOptions) {
-	if file := m.fileOfType(m.internal(), string(kind.Name)); file != "" {
-		if !m.hasField(m.internal(), string(kind.Name), "ObjectMeta") {
-			m.failf("the kind can't be called %s: %s has a type of that name without metadata, so it is part of another kind", kind.Name, file)
-		}
-		return
-	}
-	for _, part := range []string{"Spec", "Status", "List"} {
-		name := string(kind.Name) + part
-		if file := m.fileOfType(m.internal(), name); file != "" {
-			m.failf("the kind can't be called %s: its type %s would have the name of one in %s", kind.Name, name, file)
 		}
 	}
 }

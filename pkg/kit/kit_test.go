@@ -203,11 +203,6 @@ func TestErrorsNameTheFix(t *testing.T) {
 		"a file of tests":            {kind: kit.KindOptions{Name: "Test", Versions: []string{"v1"}}, want: "the kind can't be called Test: generated clients would have a file fake_test.go, which Go compiles only for some systems, or for tests; choose another name, or pass --clients=false"},
 		"a file of a system":         {kind: kit.KindOptions{Name: "Windows", Versions: []string{"v1"}}, want: "the kind can't be called Windows: generated clients would have a file fake_windows.go, which Go compiles only for some systems, or for tests; choose another name, or pass --clients=false"},
 		"a function of each version": {kind: kit.KindOptions{Name: "Resource", Versions: []string{"v1"}}, want: "the kind can't be called Resource: the package of its types declares something else by that name"},
-		"part of another kind": {kind: kit.KindOptions{Name: "BreadSpec", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) },
-			want: "the kind can't be called BreadSpec: pkg/apis/bakery/bread_types.go has a type of that name without metadata, so it is part of another kind"},
-		"a part that another kind has": {kind: kit.KindOptions{Name: "Bread", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) {
-			create(t, dir, kit.KindOptions{Name: "BreadSpec", Versions: []string{"v1"}})
-		}, want: "the kind can't be called Bread: its type BreadSpec would have the name of one in pkg/apis/bakery/breadspec_types.go"},
 		"another with other capitals": {kind: kit.KindOptions{Name: "BREAD", Resource: "loaves", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) },
 			want: "the kind can't be called BREAD: its types would be in pkg/apis/bakery/bread_types.go, which has others"},
 		"not a plural":      {kind: kit.KindOptions{Name: "Bread", Resource: "Breads", Versions: []string{"v1"}}, want: `"Breads" can't be the name of a resource: use small letters and digits, and dashes between them`},
@@ -216,8 +211,6 @@ func TestErrorsNameTheFix(t *testing.T) {
 			want: "the group bakery.example.com has protobuf messages, as its first kind: leave out --protobuf=false"},
 		"not a module": {kind: bread(), prepare: func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "go.mod"))) },
 			want: `there is no module in DIR: run "kit init" there first, or name the directory of a go.mod by --dir`},
-		"a directory vendor": {kind: bread(), prepare: func(t *testing.T, dir string) { write(t, dir, "vendor/modules.txt", "") },
-			want: `DIR has a directory vendor, which Go would read instead of go.mod: set GOFLAGS=-mod=mod for this command, and run "go mod vendor" afterwards`},
 		"no group": {kind: bread(), prepare: func(t *testing.T, dir string) {
 			require.NoError(t, os.Remove(dir+"/pkg/apis/bakery/doc.go"))
 		}, want: `DIR has no API group: run "kit init" there, or write pkg/apis/<group>/doc.go with the comment // +groupName=<name>`},

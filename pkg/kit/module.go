@@ -157,9 +157,6 @@ func openModule(ctx context.Context, dir string) (*module, error) {
 	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
 		return nil, fmt.Errorf("there is no module in %s: run \"kit init\" there first, or name the directory of a go.mod by --dir", dir)
 	}
-	if err := codegen.CheckVendor(dir); err != nil {
-		return nil, err
-	}
 	m := &module{writer: newWriter(ctx, dir), apis: "pkg/apis"}
 	m.Library, m.LintVersion = library, lintVersion
 	goMod, err := m.goMod(ctx)

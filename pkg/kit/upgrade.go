@@ -26,8 +26,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
 
 // sums is a file with the checksums of the files that Init has written. With them, Upgrade recognizes unchanged files.
@@ -64,9 +62,6 @@ func (w *writer) writeSums(recorded map[string]string) {
 // does nothing if the version is "current", which is the one in go.mod, or if a checkout replaces the library. If it
 // fails before code is generated, go.mod stays as it was.
 func UpgradeTo(ctx context.Context, dir, version string, generate bool, out, notes io.Writer) (done bool, err error) {
-	if err := codegen.CheckVendor(dir); err != nil {
-		return false, err
-	}
 	w := newWriter(ctx, dir)
 	own, err := w.goMod(ctx)
 	if err != nil || version == "current" || slices.ContainsFunc(own.Replace, func(r replacement) bool { return r.Old.Path == library }) {

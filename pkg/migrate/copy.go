@@ -72,7 +72,7 @@ func encode(codec runtime.Codec, data []byte) ([]byte, error) {
 }
 
 // copyOne makes an object of the target equal to the one that clients use.
-func (m *Migration) copyOne(ctx context.Context, move move, to target, key string) (written, notable bool, err error) {
+func (m *Migration) copyOne(ctx context.Context, move move, to target, key string) (written, finalized bool, err error) {
 	object, err := m.get(ctx, move.from, key)
 	if err != nil {
 		return false, false, err
@@ -87,12 +87,12 @@ func (m *Migration) copyOne(ctx context.Context, move move, to target, key strin
 		}
 		return true, false, to.write(ctx, move, key, before, nil)
 	}
-	notable = to.notable(object, before)
+	finalized = len(object.GetFinalizers()) > 0
 	after, err := to.encode(move, object)
 	if err != nil || before != nil && before.content == after.content {
-		return false, notable, err
+		return false, finalized, err
 	}
-	return true, notable, to.write(ctx, move, key, before, &after)
+	return true, finalized, to.write(ctx, move, key, before, &after)
 }
 
 // position says how far the objects of a resource have been compared. At its revision, all objects
@@ -102,14 +102,14 @@ type position struct {
 	objects  int
 	// pending are objects, as namespace/name, that have been written since they were compared.
 	pending sets.Set[string]
-	// notable are the objects that the state is to name.
-	notable sets.Set[string]
+	// finalized are the objects with finalizers.
+	finalized sets.Set[string]
 	// tail collects the objects that clients change.
 	tail *tail
 }
 
 func newPosition(revision string) *position {
-	return &position{revision: revision, pending: sets.New[string](), notable: sets.New[string]()}
+	return &position{revision: revision, pending: sets.New[string](), finalized: sets.New[string]()}
 }
 
 // copy makes the objects of a target equal to those that clients use.
@@ -143,14 +143,16 @@ func (m *Migration) copy(ctx context.Context, move move, to target) (*position, 
 			before = &known
 			delete(there, key)
 		}
-		if to.notable(object, before) {
-			found.notable.Insert(key)
+		if len(object.GetFinalizers()) > 0 {
+			found.finalized.Insert(key)
 		}
 		after, err := to.encode(move, object)
 		if err != nil {
 			return fmt.Errorf("the object %s: %w", key, err)
 		}
-		m.countObject(ctx, after.size)
+		if m.meter.add(after.size) {
+			m.config.Report(m.meter.Progress)
+		}
 		if before != nil && before.content == after.content {
 			return nil
 		}
@@ -266,7 +268,7 @@ func (m *Migration) copyPending(ctx context.Context, move move, position *positi
 	written := sets.New[string]()
 	for key := range position.pending {
 		group.Go(func() error {
-			differed, notable, err := m.copyOne(ctx, move, to, key)
+			differed, finalized, err := m.copyOne(ctx, move, to, key)
 			if err != nil {
 				return fmt.Errorf("copying the object %s of %s: %w", key, move.GroupResource, err)
 			}
@@ -275,9 +277,9 @@ func (m *Migration) copyPending(ctx context.Context, move move, position *positi
 			if differed {
 				written.Insert(key)
 			}
-			position.notable.Delete(key)
-			if notable {
-				position.notable.Insert(key)
+			position.finalized.Delete(key)
+			if finalized {
+				position.finalized.Insert(key)
 			}
 			return nil
 		})

@@ -193,8 +193,6 @@ func (r *recorder) encode(_ move, object *unstructured.Unstructured) (wanted, er
 	return wanted{content: contentOf([]byte(object.GetName()))}, nil
 }
 
-func (r *recorder) notable(*unstructured.Unstructured, *held) bool { return false }
-
 func (r *recorder) all(context.Context, move) (map[string]held, error) {
 	r.did = append(r.did, "all")
 	return maps.Clone(r.items), nil

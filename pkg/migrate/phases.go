@@ -119,8 +119,6 @@ type direction struct {
 	moves func(context.Context) ([]move, error)
 	// raise raises the revision of the target's etcd above the other one's.
 	raise func(context.Context) error
-	// record sets the notable objects in the state.
-	record func(names []string)
 	// switchTraffic makes clients use the objects of the target.
 	switchTraffic func(context.Context) error
 }
@@ -131,7 +129,6 @@ func (m *Migration) forward() direction {
 		to: m.atServer(), last: Moved,
 		moves:         m.moves,
 		raise:         m.beginHistory,
-		record:        func(names []string) { m.state.Finalized = names[:min(len(names), maxNamed)] },
 		switchTraffic: m.switchToServer,
 	}
 }
@@ -142,7 +139,6 @@ func (m *Migration) reverse() direction {
 		to: m.atKube(), last: Returned,
 		moves:         m.movesBack,
 		raise:         func(ctx context.Context) error { return m.raiseKube(ctx, 0) },
-		record:        func(names []string) { m.state.NewUIDs = names[:min(len(names), maxNamed)] },
 		switchTraffic: m.switchToKube,
 	}
 }
@@ -358,7 +354,7 @@ func (m *Migration) beginReverse(ctx context.Context) error {
 			return errors.Join(err, m.forgetBypass(ctx))
 		}
 	}
-	m.state.Returning, m.state.NewUIDs = true, nil
+	m.state.Returning = true
 	if m.state.Registered, err = m.registered(ctx); err != nil {
 		return err
 	}
@@ -445,16 +441,19 @@ func (m *Migration) freezeAndCompare(ctx context.Context, d direction) (err erro
 		return err
 	}
 	m.state.Objects, m.state.Revisions = map[string]int{}, map[string]string{}
-	var notable []string
+	var finalized []string
 	for _, move := range moves {
 		position := positions[move.Resource]
 		m.progress("%d %s are equal", position.objects, move.GroupResource)
 		m.state.Objects[move.Resource], m.state.Revisions[move.Resource] = position.objects, position.revision
-		for _, key := range sets.List(position.notable) {
-			notable = append(notable, move.Resource+"/"+key)
+		for _, key := range sets.List(position.finalized) {
+			finalized = append(finalized, move.Resource+"/"+key)
 		}
 	}
-	d.record(notable)
+	if !m.state.Returning {
+		// No controller removes the finalizers of the copies that stay behind.
+		m.state.Finalized = finalized[:min(len(finalized), maxNamed)]
+	}
 	return d.raise(ctx)
 }
 

@@ -80,14 +80,12 @@ const (
 	ControllersRun   Reason = "ControllersRun"
 	UpdateRefused    Reason = "UpdateRefused"
 
-	ObjectsMove      Reason = "ObjectsMove"
-	ObjectsRefused   Reason = "ObjectsRefused"
-	ObjectsTooLarge  Reason = "ObjectsTooLarge"
-	BoundExceeded    Reason = "BoundExceeded"
-	FractionsLost    Reason = "FractionsLost"
-	NotConverted     Reason = "NotConverted"
-	ObjectsInvalid   Reason = "ObjectsInvalid"
-	NamespaceDeleted Reason = "NamespaceDeleted"
+	ObjectsMove    Reason = "ObjectsMove"
+	ObjectsRefused Reason = "ObjectsRefused"
+	BoundExceeded  Reason = "BoundExceeded"
+	FractionsLost  Reason = "FractionsLost"
+	NotConverted   Reason = "NotConverted"
+	ObjectsInvalid Reason = "ObjectsInvalid"
 
 	DefinitionsNotKept Reason = "DefinitionsNotKept"
 	DefinitionShown    Reason = "DefinitionShown"
@@ -97,7 +95,6 @@ const (
 	NotRegistered Reason = "NotRegistered"
 	Encrypted     Reason = "Encrypted"
 	NewUIDs       Reason = "NewUIDs"
-	Quotas        Reason = "Quotas"
 	// ObjectsUndefined are at the server, whose definition is gone.
 	ObjectsUndefined Reason = "ObjectsUndefined"
 	// OtherEtcd is also a finding of "finish".
@@ -148,7 +145,7 @@ func (m *Migration) examine(ctx context.Context) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{Migration: m, found: found, namespaces: map[string]bool{}}
+	p := &plan{Migration: m, found: found}
 	err = p.run(ctx,
 		planCheck{"definitions", p.checkDefinitions}, planCheck{"apiservices", p.checkAPIServices}, planCheck{"etcd", p.checkEtcd},
 		planCheck{"controllers", p.checkControllers}, planCheck{"objects", p.checkObjects}, planCheck{"updates", p.checkUpdates},
@@ -166,8 +163,6 @@ type plan struct {
 	back     bool
 	check    string
 	findings []Finding
-	// namespaces are the namespaces of the objects.
-	namespaces map[string]bool
 }
 
 type planCheck struct {

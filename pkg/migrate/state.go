@@ -59,9 +59,6 @@ type State struct {
 	// Returning is set while objects move back, and afterwards. The phases then mean the same with
 	// kube-apiserver and the server exchanged, and Returned is the last.
 	Returning bool `json:"returning,omitempty"`
-	// NewUIDs are the objects, as resource/namespace/name, that have got another UID on the
-	// way back: at most as many as an error can name.
-	NewUIDs []string `json:"newUIDs,omitempty"`
 	// Conversions are what the definitions had before they got BypassVersion, by their names.
 	Conversions map[string]*apiextensionsv1.CustomResourceConversion `json:"conversions,omitempty"`
 	// Registered are the specs of the APIServices from before the objects began to move back, by
@@ -71,8 +68,6 @@ type State struct {
 	Service string `json:"service,omitempty"`
 	// Prefixes begin the keys of the copies in the server's etcd. Definitions of some may be gone by now.
 	Prefixes []string `json:"prefixes,omitempty"`
-	// Progress is how far the present pass over all objects is, and set by Status only.
-	Progress *Progress `json:"progress,omitempty"`
 }
 
 // ErrNone says that there is no migration.
@@ -86,10 +81,7 @@ const writeTimeout = 10 * time.Second
 
 // Status returns the state, or ErrNone.
 func (m *Migration) Status(ctx context.Context) (State, error) {
-	state, revision, err := m.readState(ctx)
-	if err == nil {
-		state.Progress, err = m.readProgress(ctx, revision)
-	}
+	state, _, err := m.readState(ctx)
 	return state, err
 }
 
@@ -268,43 +260,12 @@ func (m *meter) add(size int) bool {
 	return true
 }
 
-// countObject counts an object of the present pass, and tells how far the pass is once a second, also to other processes.
-// It ignores errors of that: either the next report succeeds, or the next step fails for the same reason.
-func (m *Migration) countObject(ctx context.Context, size int) {
-	if !m.meter.add(size) {
-		return
-	}
-	m.config.Report(m.meter.Progress)
-	if content, err := json.Marshal(m.meter.Progress); err == nil {
-		_, _ = m.write(ctx, clientv3.OpPut(m.progressKey(), string(content)))
-	}
-}
-
-// progressKey returns the key of the present pass's progress, which other processes read.
-func (m *Migration) progressKey() string { return m.config.StateKey + ".progress" }
-
 // revisionKey returns the key whose writes raise the revision of the server's etcd.
 func (m *Migration) revisionKey() string { return m.config.StateKey + ".revision" }
 
-// readProgress returns the progress that was saved after the state, or nil.
-func (m *Migration) readProgress(ctx context.Context, revision int64) (*Progress, error) {
-	response, err := m.config.Etcd.Get(ctx, m.progressKey())
-	if err != nil {
-		return nil, fmt.Errorf("reading the migration's progress from the server's etcd: %w", err)
-	}
-	if len(response.Kvs) == 0 || response.Kvs[0].ModRevision < revision {
-		return nil, nil
-	}
-	progress := &Progress{}
-	if err := json.Unmarshal(response.Kvs[0].Value, progress); err != nil {
-		return nil, fmt.Errorf("the migration's progress, the key %s in the server's etcd, can't be read: %w", m.progressKey(), err)
-	}
-	return progress, nil
-}
-
 // forget deletes the state of a migration that has ended.
 func (m *Migration) forget(ctx context.Context) error {
-	response, err := m.write(ctx, clientv3.OpDelete(m.config.StateKey), clientv3.OpDelete(m.progressKey()), clientv3.OpDelete(m.revisionKey()))
+	response, err := m.write(ctx, clientv3.OpDelete(m.config.StateKey), clientv3.OpDelete(m.revisionKey()))
 	if errors.Is(err, errSuperseded) && stateIn(response) == nil {
 		return nil // This process has deleted it, if an answer was lost.
 	}

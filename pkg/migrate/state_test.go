@@ -105,38 +105,6 @@ func TestLostAnswers(t *testing.T) {
 	require.Positive(t, lost)
 }
 
-// Other processes see the progress of the process that moves the objects, until it begins another
-// step.
-func TestStatusOfAnother(t *testing.T) {
-	m := newMigration(t)
-	require.NoError(t, m.begin(t.Context(), Copying))
-	progress := func() *Progress {
-		t.Helper()
-		other := &Migration{config: m.config}
-		state, err := other.Status(t.Context())
-		require.NoError(t, err)
-		return state.Progress
-	}
-	assert.Nil(t, progress(), "before there is any")
-	report := func() *Progress {
-		m.meter = meter{Progress: Progress{Total: 2}, started: time.Now()}
-		m.countObject(t.Context(), 4096)
-		return &m.meter.Progress
-	}
-	assert.Empty(t, cmp.Diff(report(), progress()))
-	require.NoError(t, m.enter(t.Context(), Freezing))
-	assert.Nil(t, progress(), "of the phase before")
-	report()
-	second := &Migration{config: m.config}
-	require.NoError(t, second.resume(t.Context(), anyState))
-	report()
-	assert.Nil(t, progress(), "of a process that may no longer write")
-	require.NoError(t, second.forget(t.Context()))
-	response, err := m.config.Etcd.Get(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithCountOnly())
-	require.NoError(t, err)
-	assert.Zero(t, response.Count, "keys are left of a migration that is over")
-}
-
 // A pass reports how far it is and how long it is going to take, and no more than once a
 // second.
 func TestMeter(t *testing.T) {

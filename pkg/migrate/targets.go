@@ -64,8 +64,6 @@ type wanted struct {
 type target interface {
 	// encode returns an object as the target is to have it.
 	encode(move, *unstructured.Unstructured) (wanted, error)
-	// notable reports whether the state is to name an object. before is what the target has.
-	notable(object *unstructured.Unstructured, before *held) bool
 	// all returns the target's objects of a resource, by key. one returns one object, or nil.
 	all(context.Context, move) (map[string]held, error)
 	one(ctx context.Context, move move, key string) (*held, error)
@@ -173,12 +171,6 @@ func (atServer) encode(move move, object *unstructured.Unstructured) (wanted, er
 	return wanted{content: contentOf(data), data: data}, nil
 }
 
-// notable returns true for objects with finalizers. No controller removes the finalizers of copies that
-// stay behind.
-func (atServer) notable(object *unstructured.Unstructured, _ *held) bool {
-	return len(object.GetFinalizers()) > 0
-}
-
 // encrypt returns an encoded object as the server stores it.
 func encrypt(ctx context.Context, move move, key string, encoded []byte) ([]byte, error) {
 	encrypted, err := move.Transformer.TransformToStorage(ctx, encoded, value.DefaultContext(move.Prefix+key))
@@ -229,7 +221,7 @@ func decodeAtKube(_ context.Context, move move, kv *mvccpb.KeyValue) (held, erro
 		return held{}, err
 	}
 	data, err := object.MarshalJSON()
-	return held{content: contentOf(data), uid: object.GetUID(), revision: kv.ModRevision}, err
+	return held{content: contentOf(data), revision: kv.ModRevision}, err
 }
 
 // objectAtKube returns an object as it is stored.
@@ -250,9 +242,6 @@ func (inKubeEtcd) encode(move move, object *unstructured.Unstructured) (wanted, 
 	data, err := object.MarshalJSON()
 	return wanted{content: contentOf(data), data: data}, err
 }
-
-// notable returns false: all objects keep their UIDs.
-func (inKubeEtcd) notable(*unstructured.Unstructured, *held) bool { return false }
 
 // write fails if the object has been written since it was read. Another process may have continued the migration
 // while this one was suspended, and clients may write again.
@@ -314,11 +303,6 @@ func withoutSetByKube(object *unstructured.Unstructured) {
 	for _, field := range []string{"uid", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"} {
 		unstructured.RemoveNestedField(object.Object, "metadata", field)
 	}
-}
-
-// notable returns true for objects that get another UID.
-func (throughKube) notable(object *unstructured.Unstructured, before *held) bool {
-	return before == nil || before.uid != object.GetUID()
 }
 
 func (m throughKube) held(move move, object *unstructured.Unstructured) (held, error) {

@@ -22,15 +22,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/version"
-	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	tool "restaurant.programming-kubernetes.info/apiserver/pkg/cmd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/doctor"
@@ -58,42 +55,12 @@ func NewPlugin() *cobra.Command {
 				return doctor.ExamineAPIServices(ctx, cluster, names...)
 			})
 		},
-		ValidArgsFunction: func(cmd *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			names, err := completions(cmd.Context(), config, prefix)
-			if err != nil {
-				return nil, cobra.ShellCompDirectiveError
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
-		},
 		SilenceUsage: true,
 	}
 	cmd.Flags().StringVar(&rules.ExplicitPath, "kubeconfig", "", "File with the configuration of kubectl.")
 	clientcmd.BindOverrideFlags(overrides, cmd.Flags(), clientcmd.RecommendedConfigOverrideFlags(""))
 	report.addFlags(cmd.Flags())
 	return tool.AsTool(cmd)
-}
-
-// completions returns the names with a prefix of APIServices that lead to a server, each with the name of its
-// Service.
-func completions(ctx context.Context, config clientcmd.ClientConfig, prefix string) (names []cobra.Completion, err error) {
-	cluster, err := config.ClientConfig()
-	if err != nil {
-		return nil, err
-	}
-	client, err := aggregator.NewForConfig(cluster)
-	if err != nil {
-		return nil, err
-	}
-	list, err := client.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	for _, apiService := range list.Items {
-		if service := apiService.Spec.Service; service != nil && strings.HasPrefix(apiService.Name, prefix) {
-			names = append(names, cobra.CompletionWithDesc(apiService.Name, service.Namespace+"/"+service.Name))
-		}
-	}
-	return names, nil
 }
 
 // report is how results are printed, and how often.

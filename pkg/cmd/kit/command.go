@@ -52,16 +52,21 @@ func NewCommand(name string) *cobra.Command {
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	create := &cobra.Command{
-		Use:   "create",
-		Short: "Adds something to a module that \"kit init\" has written",
-		Args:  cobra.NoArgs,
-	}
-	create.AddCommand(newCreateGroup(), newCreateKind(), newCreateVersion())
+	create := newParent("create", "Adds something to a module that \"kit init\" has written", newCreateGroup(), newCreateKind(), newCreateVersion())
 	for _, part := range parts() {
 		create.AddCommand(newCreatePart(part))
 	}
-	cmd.AddCommand(newInit(), create, newImport(), newExport(), newGenerate(), newUpgrade())
+	cmd.AddCommand(newInit(), create,
+		newParent("import", "Adds what is defined elsewhere to a module that \"kit init\" has written", newImportCRD()),
+		newParent("export", "Writes what the module declares in another form", newExportCRD()),
+		newGenerate(), newUpgrade())
+	return cmd
+}
+
+// newParent returns a command that only has others below it.
+func newParent(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs}
+	cmd.AddCommand(commands...)
 	return cmd
 }
 
@@ -156,7 +161,7 @@ func newCreateVersion() *cobra.Command {
 		Use:   "version NAME --kind KIND",
 		Short: "Adds a version of a kind",
 		Long: `Adds a version of a kind, with the types of the newest version that the kind has. Change
-them afterwards; "kit generate" says which conversions have to be written.`,
+them afterwards. Conversions that can't be generated are missing functions for the compiler.`,
 		Example: "  kit create version v1 --kind Bread",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -181,7 +186,7 @@ func newGenerate() *cobra.Command {
 defaults, conversions, validations, protobuf messages, OpenAPI definitions, apply configurations,
 clients, listers and informers. It finds groups and versions by their place,
 apis/<group>/<version>, in any module, whether or not "kit init" has written it. The generators
-have the version of the module's Kubernetes libraries. If nothing has changed, it does nothing.
+have the version of the module's Kubernetes libraries.
 
 At the end, it compiles what it has generated. If that fails, or a generator does, what was generated
 before stays.`,

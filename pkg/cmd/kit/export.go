@@ -25,16 +25,6 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/kit"
 )
 
-func newExport() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "export",
-		Short: "Writes what the module declares in another form",
-		Args:  cobra.NoArgs,
-	}
-	cmd.AddCommand(newExportCRD())
-	return cmd
-}
-
 func newExportCRD() *cobra.Command {
 	var file string
 	var target kit.Target

@@ -24,16 +24,6 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/kit"
 )
 
-func newImport() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "import",
-		Short: "Adds what is defined elsewhere to a module that \"kit init\" has written",
-		Args:  cobra.NoArgs,
-	}
-	cmd.AddCommand(newImportCRD())
-	return cmd
-}
-
 func newImportCRD() *cobra.Command {
 	var options kit.ImportOptions
 	var dir string

@@ -378,8 +378,5 @@ func printStatus(cmd *cobra.Command, o *options, m *migrate.Migration) error {
 	for _, resource := range slices.Sorted(maps.Keys(state.Objects)) {
 		fmt.Fprintf(table, "Objects:\t%d %s\n", state.Objects[resource], resource)
 	}
-	if state.Progress != nil {
-		fmt.Fprintf(table, "Progress:\t%s\n", state.Progress.Message)
-	}
 	return table.Flush()
 }

@@ -19,7 +19,6 @@ package unregister
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -31,37 +30,13 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
-// Service is the value of the flag --service.
-type Service struct{ types.NamespacedName }
-
-func (s *Service) String() string {
-	if s.Name == "" {
-		return ""
-	}
-	return s.NamespacedName.String()
-}
-
-// Set parses a namespace and a name.
-func (s *Service) Set(value string) error {
-	namespace, name, ok := strings.Cut(value, "/")
-	if !ok || namespace == "" || name == "" {
-		return errors.New("it must be namespace/name")
-	}
-	s.Namespace, s.Name = namespace, name
-	return nil
-}
-
-// Type names the value in --help.
-func (*Service) Type() string { return "namespace/name" }
-
 // NewCommand returns the command. A server of groups that CustomResourceDefinitions define gives them
 // back by their names, too.
 func NewCommand(byNames func(ctx context.Context, config *rest.Config, groups ...string) error) *cobra.Command {
 	var (
-		service    Service
-		groups     []string
-		kubeconfig string
-		timeout    time.Duration
+		service, kubeconfig string
+		groups              []string
+		timeout             time.Duration
 	)
 	cmd := &cobra.Command{
 		Use:   "unregister",
@@ -76,17 +51,21 @@ func NewCommand(byNames func(ctx context.Context, config *rest.Config, groups ..
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			if service.Name == "" {
+			if len(groups) > 0 && service == "" {
 				return byNames(ctx, config, groups...)
 			}
-			names, err := cluster.Unregister(ctx, config, service.NamespacedName)
+			namespace, name, _ := strings.Cut(service, "/")
+			if namespace == "" || name == "" {
+				return fmt.Errorf("--service must be namespace/name, not %q", service)
+			}
+			names, err := cluster.Unregister(ctx, config, types.NamespacedName{Namespace: namespace, Name: name})
 			for _, name := range names {
 				fmt.Fprintf(cmd.OutOrStdout(), "APIService %s\n", name)
 			}
 			return err
 		},
 	}
-	cmd.Flags().Var(&service, "service", "Service of the server.")
+	cmd.Flags().StringVar(&service, "service", "", "Service of the server, as namespace/name.")
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "Kubeconfig with permissions to change APIServices and to delete ValidatingAdmissionPolicies. By default that of kubectl, or of the pod.")
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "How long to wait for kube-apiserver.")
 	if byNames == nil {
@@ -96,7 +75,7 @@ func NewCommand(byNames func(ctx context.Context, config *rest.Config, groups ..
 	cmd.Short = "Makes kube-apiserver serve groups by itself again"
 	cmd.Long = "Makes kube-apiserver serve groups by itself again, from the cluster's etcd: those of --groups, or with --service whatever leads to a Service. " +
 		"Objects that are in the server's etcd stay there, and are not seen until the groups are registered."
-	cmd.Flags().Lookup("service").Usage = "Service of the server, instead of --groups."
+	cmd.Flags().Lookup("service").Usage = "Service of the server, as namespace/name, instead of --groups."
 	cmd.Flags().Lookup("kubeconfig").Usage = "Kubeconfig with permissions to read and update CustomResourceDefinitions, and to change APIServices, ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings. By default that of kubectl."
 	cmd.Flags().StringSliceVar(&groups, "groups", nil, "API groups, such as argoproj.io.")
 	cmd.MarkFlagsOneRequired("service", "groups")

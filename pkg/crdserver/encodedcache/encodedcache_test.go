@@ -51,7 +51,7 @@ func config() *cacher.Config {
 		},
 		GetAttrsFunc: func(o runtime.Object) (labels.Set, fields.Set, error) {
 			decoded := o.(*unstructured.Unstructured)
-			return decoded.GetLabels(), fields.Set{"metadata.name": decoded.GetName(), "spec.size": "three"}, nil
+			return decoded.GetLabels(), fields.Set{"metadata.name": decoded.GetName(), "metadata.namespace": "ns", "spec.size": "three"}, nil
 		},
 	}
 }
@@ -75,7 +75,7 @@ func TestObjects(t *testing.T) {
 	require.Equal(t, widget, o.json)
 	require.Equal(t, "/widgets/ns/one", o.key)
 	require.Equal(t, map[string]string{"a": "b", "quoted": `"<`}, o.labels)
-	require.Equal(t, map[string]string{"metadata.name": "one", "spec.size": "three"}, o.fields)
+	require.Equal(t, map[string]string{"metadata.name": "one", "metadata.namespace": "ns", "spec.size": "three"}, o.fields)
 	require.Equal(t, "7", o.GetResourceVersion())
 	back, err := o.decode()
 	require.NoError(t, err)
@@ -140,7 +140,7 @@ func TestTables(t *testing.T) {
 		"metadata":     {".metadata.creationTimestamp", `.metadata.labels['quoted']`},
 		"all metadata": {".metadata"},
 		"a filter":     {`.spec.list[?(@.name=="x")].on`},
-		"anything":     {"..name"},
+		"anything":     {"..size"},
 		"unparsable":   {".spec.size", ".spec.list[", ".spec.text"},
 		"default":      nil,
 	} {

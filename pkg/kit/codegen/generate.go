@@ -19,7 +19,6 @@ package codegen
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -54,22 +53,19 @@ const (
 	work = "_output/codegen"
 	// protoWork has links to packages and to this program, for go-to-protobuf.
 	protoWork = work + "/proto"
-	// lastDigest is the file with the digest of the last run.
-	lastDigest = work + "/digest"
 )
 
 // Generate generates the code of all groups of a module, with the generators of the module's Kubernetes version. It
 // first deletes the generated code of earlier runs, so that only code that tags ask for stays.
 //
-// If neither the types nor the generated code have changed since the last run, it does nothing. If a generator fails,
-// or its code does not compile, it restores the earlier code.
+// If a generator fails, or its code does not compile, it restores the earlier code.
 func Generate(ctx context.Context, config Config) error {
 	g := &generation{Config: config}
 	var err error
 	if g.Module, err = filepath.Abs(g.Module); err != nil {
 		return err
 	}
-	if err := CheckVendor(g.Module); err != nil {
+	if err := checkVendor(g.Module); err != nil {
 		return err
 	}
 	if g.Header, err = g.header(); err != nil {
@@ -84,14 +80,6 @@ func Generate(ctx context.Context, config Config) error {
 	}
 	if err := g.readVersions(ctx); err != nil {
 		return err
-	}
-	digest, err := g.digest(apis)
-	if err != nil {
-		return err
-	}
-	if last, err := os.ReadFile(g.file(lastDigest)); err == nil && string(last) == digest {
-		g.progress("nothing has changed")
-		return g.checkModule(ctx)
 	}
 	if err := g.installTools(ctx); err != nil {
 		return err
@@ -109,8 +97,8 @@ func Generate(ctx context.Context, config Config) error {
 // generation is one run for one module.
 type generation struct {
 	Config
-	// name is the path of the module, goVersion the Go version in its go.mod.
-	name, goVersion string
+	// name is the path of the module.
+	name string
 	// version is the version of the module's Kubernetes libraries, and of the generators.
 	version string
 	// tools is the directory of the generators.
@@ -139,14 +127,7 @@ func (g *generation) replaceAll(ctx context.Context, apis []API) error {
 	if err := g.generate(ctx, apis); err != nil {
 		return err
 	}
-	if err := g.check(ctx, apis); err != nil {
-		return err
-	}
-	digest, err := g.digest(apis)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(g.file(lastDigest), []byte(digest), 0o600)
+	return g.check(ctx, apis)
 }
 
 // step is a part of the generated code.
@@ -196,10 +177,11 @@ func (g *generation) print(text []byte) {
 	_, _ = g.Output.Write(text)
 }
 
-// check compiles the generated code or, if the configuration asks for it, the whole module.
+// check compiles the generated code or, if the configuration asks for it, the whole module with its tests.
 func (g *generation) check(ctx context.Context, apis []API) error {
 	if g.Whole {
-		return g.checkModule(ctx)
+		g.progress("compiling the module and its tests")
+		return g.compile(ctx, "the module", "list", "-test", "-export", "./...")
 	}
 	g.progress("compiling what was generated")
 	args := append([]string{"build"}, g.internal(apis)...)
@@ -210,15 +192,6 @@ func (g *generation) check(ctx context.Context, apis []API) error {
 		}
 	}
 	return g.compile(ctx, "the generated code", args...)
-}
-
-// checkModule compiles all packages with their tests, if the configuration asks for it.
-func (g *generation) checkModule(ctx context.Context) error {
-	if !g.Whole {
-		return nil
-	}
-	g.progress("compiling the module and its tests")
-	return g.compile(ctx, "the module", "list", "-test", "-export", "./...")
 }
 
 // compile runs a go command that compiles packages.
@@ -244,31 +217,6 @@ func (g *generation) header() (string, error) {
 	return file, nil
 }
 
-// digest returns a checksum of the generators, this program, the options and all files of the APIs, generated or not.
-func (g *generation) digest(apis []API) (string, error) {
-	digest := sha256.New()
-	fmt.Fprintln(digest, g.name, g.goVersion, g.version, g.NoProtobuf, g.NoClients)
-	program, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	add := func(file string) error {
-		text, err := os.ReadFile(file)
-		fmt.Fprintf(digest, "%s %x\n", file, sha256.Sum256(text))
-		return err
-	}
-	if err := add(program); err != nil {
-		return "", err
-	}
-	if g.Header != "" {
-		if err := add(g.Header); err != nil {
-			return "", err
-		}
-	}
-	err = g.eachFile(apis, func(name string, _ bool) error { return add(g.file(name)) })
-	return fmt.Sprintf("%x", digest.Sum(nil)), err
-}
-
 // clean deletes the generated code.
 func (g *generation) clean(apis []API) error {
 	for _, api := range apis {
@@ -279,19 +227,8 @@ func (g *generation) clean(apis []API) error {
 	return g.eachGenerated(apis, func(name string) error { return os.Remove(g.file(name)) })
 }
 
-// eachGenerated calls a function for each generated file.
+// eachGenerated calls a function for each generated file, beside the types and elsewhere.
 func (g *generation) eachGenerated(apis []API, do func(name string) error) error {
-	return g.eachFile(apis, func(name string, generated bool) error {
-		if !generated {
-			return nil
-		}
-		return do(name)
-	})
-}
-
-// eachFile calls a function for each file of the APIs and of their generated code. It reports whether the file is
-// generated.
-func (g *generation) eachFile(apis []API, do func(name string, generated bool) error) error {
 	module := os.DirFS(g.Module)
 	for _, api := range apis {
 		for _, dir := range []string{api.Dir, api.generated()} {
@@ -303,10 +240,10 @@ func (g *generation) eachFile(apis []API, do func(name string, generated bool) e
 					return err
 				}
 				generated, err := isGenerated(module, name)
-				if err != nil {
+				if err != nil || !generated && dir == api.Dir {
 					return err
 				}
-				return do(name, generated || dir != api.Dir)
+				return do(name)
 			})
 			if err != nil {
 				return err

@@ -74,7 +74,7 @@ func (g *generation) besideTypes(ctx context.Context, apis []API) error {
 			return err
 		}
 	}
-	return g.checkConversions(apis)
+	return nil
 }
 
 // outputFile returns the name of a generator's file, as Kubernetes has it.
@@ -124,7 +124,7 @@ func (g *generation) protobuf(ctx context.Context, apis []API) error {
 // applyConfigurations generates apply configurations. Their generator expects models with
 // names that follow from import paths, and writes those names into its code.
 func (g *generation) applyConfigurations(ctx context.Context, apis []API) error {
-	return g.forClients(apis, func(api API, packages []string) error {
+	return g.forEach(apis, g.withClients, func(api API, packages []string) error {
 		var byPath, byModel []string
 		for dir, version := range versions(api) {
 			model, path := version.modelNames(g.importPath(dir))
@@ -150,7 +150,7 @@ func (g *generation) applyConfigurations(ctx context.Context, apis []API) error 
 }
 
 func (g *generation) clientset(ctx context.Context, apis []API) error {
-	return g.forClients(apis, func(api API, _ []string) error {
+	return g.forEach(apis, g.withClients, func(api API, _ []string) error {
 		configurations := g.importPath(path.Join(api.generated(), "applyconfiguration"))
 		args := []string{
 			"--clientset-name=versioned",
@@ -182,7 +182,7 @@ func (g *generation) clientset(ctx context.Context, apis []API) error {
 }
 
 func (g *generation) informers(ctx context.Context, apis []API) error {
-	return g.forClients(apis, func(api API, packages []string) error {
+	return g.forEach(apis, g.withClients, func(api API, packages []string) error {
 		if err := g.toGenerated(ctx, "lister-gen", api, "listers", packages...); err != nil {
 			return err
 		}
@@ -193,15 +193,16 @@ func (g *generation) informers(ctx context.Context, apis []API) error {
 	})
 }
 
-// forClients calls generate for each API with clients, with the packages that ask for them.
-func (g *generation) forClients(apis []API, generate func(API, []string) error) error {
+// withClients reports whether a version has clients.
+func (g *generation) withClients(v Version) bool { return v.Clients && !g.NoClients }
+
+// forEach calls a function for each API with versions that match, with their packages.
+func (g *generation) forEach(apis []API, match func(Version) bool, do func(API, []string) error) error {
 	for _, api := range apis {
-		packages := g.packages([]API{api}, func(v Version) bool { return v.Clients && !g.NoClients })
-		if len(packages) == 0 {
-			continue
-		}
-		if err := generate(api, packages); err != nil {
-			return err
+		if packages := g.packages([]API{api}, match); len(packages) > 0 {
+			if err := do(api, packages); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

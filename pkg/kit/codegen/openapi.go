@@ -80,7 +80,7 @@ func (g *generation) findLibraries(ctx context.Context, apis []API) (found []lib
 // openAPI generates the definitions of the types and of all libraries that they may use. Only the
 // module's own violations of API rules are checked, not the libraries'.
 func (g *generation) openAPI(ctx context.Context, apis []API) error {
-	return g.forOpenAPI(apis, func(api API, packages []string) error {
+	return g.forEach(apis, withOpenAPI, func(api API, packages []string) error {
 		report := g.file(work + "/api-violations")
 		args := []string{
 			"--output-file=zz_generated.openapi.go", "--output-model-name-file=zz_generated.model_name.go", "--report-filename=" + report,
@@ -97,17 +97,8 @@ func (g *generation) openAPI(ctx context.Context, apis []API) error {
 	})
 }
 
-// forOpenAPI calls a function for each API with OpenAPI definitions, with the packages that ask for them.
-func (g *generation) forOpenAPI(apis []API, do func(API, []string) error) error {
-	for _, api := range apis {
-		if packages := g.packages([]API{api}, func(v Version) bool { return v.OpenAPI }); len(packages) > 0 {
-			if err := do(api, packages); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
+// withOpenAPI reports whether a version has OpenAPI definitions.
+func withOpenAPI(v Version) bool { return v.OpenAPI }
 
 // exceptions is a file with accepted violations of API rules, like the one of Kubernetes.
 const exceptions = "hack/violation_exceptions.list"
@@ -188,7 +179,7 @@ func (g *generation) externalConfigurations(ctx context.Context) (external []str
 
 // pruneOpenAPI deletes the definitions that other generators need, and the server does not.
 func (g *generation) pruneOpenAPI(ctx context.Context, apis []API) error {
-	return g.forOpenAPI(apis, func(api API, packages []string) error {
+	return g.forEach(apis, withOpenAPI, func(api API, packages []string) error {
 		file := g.file(path.Join(api.generated(), "openapi/zz_generated.openapi.go"))
 		text, err := os.ReadFile(file)
 		if err != nil {

@@ -30,32 +30,27 @@ import (
 
 const codeGenerator = "k8s.io/code-generator"
 
-// CheckVendor returns an error if go commands read a directory vendor instead of go.mod.
-//
-// They then can't answer the kit's questions about modules, and refuse to build once go.mod has
-// changed.
-func CheckVendor(module string) error {
+// checkVendor returns an error if go commands read a directory vendor instead of go.mod.
+// That directory has no messages of libraries.
+func checkVendor(module string) error {
 	if _, err := os.Stat(filepath.Join(module, "vendor", "modules.txt")); err != nil || strings.Contains(os.Getenv("GOFLAGS"), "-mod=mod") {
 		return nil //nolint:nilerr // Without that file, Go ignores the directory.
 	}
 	return fmt.Errorf("%s has a directory vendor, which Go would read instead of go.mod: set GOFLAGS=-mod=mod for this command, and run \"go mod vendor\" afterwards", module)
 }
 
-// readVersions reads the path of the module, and its versions of Go and of the Kubernetes libraries.
+// readVersions reads the path of the module, and its version of the Kubernetes libraries.
 func (g *generation) readVersions(ctx context.Context) error {
 	// In a workspace, "go list" would answer for all of its modules.
 	output, err := g.capture(ctx, "mod", "edit", "-json")
 	if err != nil {
 		return fmt.Errorf("%s is no Go module: %w", g.Module, err)
 	}
-	var file struct {
-		Module struct{ Path string }
-		Go     string
-	}
+	var file struct{ Module struct{ Path string } }
 	if err := json.Unmarshal(output, &file); err != nil {
 		return err
 	}
-	g.name, g.goVersion = file.Module.Path, file.Go
+	g.name = file.Module.Path
 	output, err = g.capture(ctx, "list", "-m", "-f={{.Version}}", "k8s.io/apimachinery")
 	if err != nil {
 		return fmt.Errorf("the module does not need k8s.io/apimachinery: run \"go mod tidy\" in %s: %w", g.Module, err)

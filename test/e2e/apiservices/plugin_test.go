@@ -108,7 +108,6 @@ func TestPlugin(t *testing.T) {
 		"one of kube-apiserver": {[]string{"v1.apps"}, "", "the APIService v1.apps leads to no server, since kube-apiserver serves it itself"},
 		"a format that is none": {[]string{"--output=yaml"}, "", `--output must be "json" or left out, not "yaml"`},
 		"a negative pause":      {[]string{"--watch=-1s"}, "", "--watch must be longer than nothing, for instance 5m"},
-		"completion":            {[]string{"__complete", "v1.f"}, name + "\t" + server.name + "/server\n", ""},
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Setenv("KUBECONFIG", cp.Kubeconfig())

@@ -148,7 +148,7 @@ func TestDoctor(t *testing.T) {
 		code, stdout, stderr := framework.Tool(t, cp, nil, "doctor", "--kubeconfig="+cp.Kubeconfig())
 		require.Equal(t, 0, code, stderr)
 		require.Empty(t, stderr)
-		require.Regexp(t, fmt.Sprintf(`^ok       kube-apiserver   kube-apiserver at https://127\.0\.0\.1:\d+ is v1\.%d\.\d+, this server is made\n         for 1\.37\n`, framework.Minor()), stdout)
+		require.Regexp(t, fmt.Sprintf(`^ok       kube-apiserver   kube-apiserver at https://127\.0\.0\.1:\d+ is v1\.%d\.\d+, this server is made for 1\.37\n`, framework.Minor()), stdout)
 		require.Regexp(t, `\nskipped  etcd             the embedded etcd can't be looked at from here`, stdout)
 		require.Regexp(t, `\n\n0 failures, 0 warnings, 2 skipped, 17 ok\n$`, stdout)
 		code, stdout, stderr = framework.Tool(t, cp, nil, "doctor", "--quiet", "--kubeconfig="+cp.Kubeconfig())

@@ -103,9 +103,6 @@ func ReplaceFile(t *testing.T, path string, content []byte) {
 	require.NoError(t, os.Rename(next, path))
 }
 
-// Unwrap returns the output of the doctor with each finding in one line.
-func Unwrap(output string) string { return strings.ReplaceAll(output, "\n         ", " ") }
-
 // EtcdFlags returns flags of a server for a component's etcd, or for another one at a URL. They
 // have a new client certificate.
 func EtcdFlags(t *testing.T, cp *controlplane.ControlPlane, component, url string) []string {

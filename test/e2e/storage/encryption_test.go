@@ -176,7 +176,7 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	diagnose := func(want string) {
 		t.Helper()
 		_, stdout, stderr := framework.Tool(t, cp, nil, slices.Concat([]string{"doctor", "--kubeconfig=" + cp.Kubeconfig(), "--encryption-provider-config=" + replicas[0].file}, reach)...)
-		require.Regexp(t, `(?m)^`+want+`$`, framework.Unwrap(stdout), stderr)
+		require.Regexp(t, `(?m)^`+want+`$`, stdout, stderr)
 	}
 	const present = `ok +storage +all \d+ pizzas\.\S+ are stored in the version v1 and under the present key: no stored object is in v1alpha1 or v1beta1 any more, .*`
 
