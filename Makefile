@@ -83,6 +83,10 @@ clean: ## Deletes the data of "make run" and "make run-remote"
 check: ## Checks and tests what has changed, in two minutes, and says what else to run
 	@hack/check.sh
 
+.PHONY: smoke
+smoke: ## Runs the end-to-end test RUN=TestX against the control plane of "make run"
+	@CONTROLPLANE_ATTACH=$(CURDIR)/$(LOCAL) hack/smoke.sh $(RUN)
+
 UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./artifacts ./test/upstream | grep --invert-match /pkg/generated/)
 E2E_PACKAGES = ./test/kit $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|alerts|dashboard|kit|nodes(/.*)?|e2e/attacks)$$')
 # RACE=true has the race detector, which needs gcc.
