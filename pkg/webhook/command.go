@@ -48,6 +48,9 @@ type options struct {
 	kubeconfig    string
 	shutdownDelay time.Duration
 	pathFile      string
+	clientCAFile  string
+	clientTokens  bool
+	clientNames   []string
 }
 
 // NewCommand returns the command of a server for webhooks. They are made with the
@@ -100,7 +103,11 @@ func (o *options) run(ctx context.Context, webhooks func(*rest.Config) (Webhooks
 	if err := o.serving.ApplyTo(&serving); err != nil {
 		return fmt.Errorf("HTTPS can't be served; check --bind-address, --secure-port, --tls-cert-file, --tls-private-key-file and the other --tls flags: %w", err)
 	}
-	return serve(ctx, serving, hooks, o.pathFile, o.shutdownDelay)
+	callers, err := o.callers(serving, config)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, serving, hooks, callers, o.shutdownDelay)
 }
 
 func newOptions() *options {
@@ -120,8 +127,15 @@ func (o *options) flags() (sections cliflag.NamedFlagSets) {
 	serving.Lookup("tls-cert-file").Usage = "File with the certificate for HTTPS, followed by those of intermediate certificate authorities. Required. When the file changes, new connections get the new certificate."
 	serving.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", o.shutdownDelay, ""+
 		"How long to go on answering, with /readyz failing, when told to stop, so that load balancers can take notice.")
-	sections.FlagSet("authentication").StringVar(&o.pathFile, "path-file", o.pathFile, ""+
+	callers := sections.FlagSet("authentication")
+	callers.StringVar(&o.pathFile, "path-file", o.pathFile, ""+
 		"File with a secret path, such as 26 random small letters. Reviews are answered at /PATH/admit, /PATH/validate and /PATH/convert only, which kube-apiserver reads in clientConfig.service.path; every other path is 404. A change takes effect without a restart. By default, there is no such path, so that everybody may call.")
+	callers.StringVar(&o.clientCAFile, "client-ca-file", o.clientCAFile, ""+
+		"File with the certificate authorities of the callers of /admit and /validate, which are refused without a client certificate. A change takes effect without a restart. kube-apiserver presents the certificate that the kubeconfig in its AdmissionConfiguration names. By default, everybody may call.")
+	callers.BoolVar(&o.clientTokens, "client-tokens", o.clientTokens, ""+
+		"Whether callers of /admit and /validate may have a bearer token of the cluster, such as a service account's, instead of a certificate. Needs --client-allowed-names, since every pod has one, and permission to create tokenreviews.")
+	callers.StringSliceVar(&o.clientNames, "client-allowed-names", o.clientNames, ""+
+		"Names of the callers that are accepted: common names of client certificates, and users of tokens, such as system:serviceaccount:NAMESPACE:NAME. By default, all that --client-ca-file has issued.")
 	sections.FlagSet("cluster").StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, ""+
 		"Kubeconfig for the cluster's kube-apiserver. Optional in a pod, where the service account is used.")
 	logsapi.AddFlags(o.logs, sections.FlagSet("logs"))
@@ -137,10 +151,11 @@ func (o *options) validate() []error {
 	if o.shutdownDelay < 0 {
 		errs = append(errs, fmt.Errorf("--shutdown-delay-duration must not be below 0, but is %s", o.shutdownDelay))
 	}
-	if o.pathFile != "" {
-		if _, err := readPath(o.pathFile); err != nil {
-			errs = append(errs, err)
-		}
+	if len(o.clientNames) > 0 && o.clientCAFile == "" && !o.clientTokens {
+		errs = append(errs, errors.New("--client-allowed-names needs --client-ca-file or --client-tokens: without them, nobody is asked for a name"))
+	}
+	if o.clientTokens && len(o.clientNames) == 0 {
+		errs = append(errs, errors.New("--client-tokens needs --client-allowed-names: every pod of the cluster has a token"))
 	}
 	return errs
 }

@@ -48,7 +48,7 @@ func inertWebhooks() Webhooks {
 // server answers requests without TLS.
 func server(t *testing.T, hooks Webhooks) *httptest.Server {
 	t.Helper()
-	server := httptest.NewServer(withTimeout(newHandler(t.Context(), hooks, ""), requestTimeout))
+	server := httptest.NewServer(withTimeout(newHandler(t.Context(), hooks, callers{}), requestTimeout))
 	t.Cleanup(server.Close)
 	return server
 }

@@ -53,7 +53,7 @@ const (
 )
 
 // serve answers requests until the context ends, and then those that have begun.
-func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hooks Webhooks, pathFile string, delay time.Duration) error {
+func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hooks Webhooks, callers callers, delay time.Duration) error {
 	informing, stopInforming := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopInforming()
 	for _, informer := range hooks.Informers {
@@ -66,7 +66,7 @@ func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hoo
 	serving.Listener = connections.Listener(serving.Listener)
 	stop := make(chan struct{})
 	// No request goes on for longer than its timeout.
-	handler := connections.Handler(withTimeout(newHandler(ctx, hooks, pathFile), requestTimeout))
+	handler := connections.Handler(withTimeout(newHandler(ctx, hooks, callers), requestTimeout))
 	stopped, listenerStopped, err := serving.Serve(handler, requestTimeout, stop)
 	if err != nil {
 		return err
@@ -82,20 +82,21 @@ func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hoo
 
 // newHandler serves exact paths only, so that it never redirects to another one.
 // The end of the context makes it unready.
-func newHandler(ctx context.Context, hooks Webhooks, pathFile string) http.Handler {
+func newHandler(ctx context.Context, hooks Webhooks, callers callers) http.Handler {
 	reviews := mux.NewPathRecorderMux("reviews")
 	memory := newMemory(int64(limits.DefaultBounds().RequestMemory))
 	codec := newCodec(hooks.Scheme)
 	judge := admission{hooks, codec}
 	review := schema.GroupKind{Group: "admission.k8s.io", Kind: "AdmissionReview"}
 	for path, answer := range map[string]func(context.Context, *admissionv1.AdmissionReview) error{"/admit": judge.admit, "/validate": judge.validate} {
-		reviews.Handle(path, handleReviews(review, memory, answer))
+		reviews.Handle(path, callers.authenticated(handleReviews(review, memory, answer)))
 	}
+	// kube-apiserver has no other credentials for conversions than their path.
 	conversion := schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "ConversionReview"}
 	reviews.Handle("/convert", handleReviews(conversion, memory, converter{codec}.answer))
 
 	paths := mux.NewPathRecorderMux("webhook")
-	paths.NotFoundHandler(belowPath(pathFile, reviews))
+	paths.NotFoundHandler(callers.belowPath(reviews))
 	ready := []healthz.HealthChecker{healthz.PingHealthz, healthz.NewShutdownHealthz(ctx.Done())}
 	for _, resource := range slices.Sorted(maps.Keys(hooks.Informers)) {
 		ready = append(ready, healthz.NamedCheck("informer-"+resource, func(*http.Request) error {

@@ -159,7 +159,7 @@ func get(t *testing.T, url string) (code int, body string) {
 
 func TestUnreadyWhenToldToStop(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	server := httptest.NewServer(withTimeout(newHandler(ctx, inertWebhooks(), ""), requestTimeout))
+	server := httptest.NewServer(withTimeout(newHandler(ctx, inertWebhooks(), callers{}), requestTimeout))
 	t.Cleanup(server.Close)
 	code, _ := get(t, server.URL+"/readyz")
 	require.Equal(t, 200, code)
@@ -176,7 +176,7 @@ func TestUnreadyWhenToldToStop(t *testing.T) {
 // A client that never finishes a request does not keep a connection for ever.
 func TestSlowClients(t *testing.T) {
 	const timeout = 100 * time.Millisecond
-	server := httptest.NewServer(withTimeout(newHandler(t.Context(), inertWebhooks(), ""), timeout))
+	server := httptest.NewServer(withTimeout(newHandler(t.Context(), inertWebhooks(), callers{}), timeout))
 	t.Cleanup(server.Close)
 	connection, err := net.Dial("tcp", server.Listener.Addr().String())
 	require.NoError(t, err)
