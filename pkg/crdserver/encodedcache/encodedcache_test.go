@@ -22,6 +22,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
@@ -302,5 +304,22 @@ func TestSameDefinition(t *testing.T) {
 		require.True(t, sameDefinition(&base, changed))
 		change(changed)
 		require.False(t, sameDefinition(&base, changed), name)
+	}
+}
+
+func TestSelectableFields(t *testing.T) {
+	definition := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+		Group: "example.com", Scope: apiextensionsv1.ClusterScoped,
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
+			{Name: "v1", SelectableFields: []apiextensionsv1.SelectableField{{JSONPath: ".spec.size"}}}, {Name: "v2"},
+		},
+	}}
+	for version, selectable := range map[string][]string{"v1": {"metadata.name", "spec.size"}, "v2": {"metadata.name"}} {
+		scope, err := newScope(definition, schema.GroupVersionResource{Group: "example.com", Version: version, Resource: "widgets"})
+		require.NoError(t, err)
+		for _, label := range []string{"metadata.name", "metadata.namespace", "spec.size"} {
+			_, _, err := scope.Convertor.ConvertFieldLabel(scope.Kind, label, "x")
+			require.Equal(t, slices.Contains(selectable, label), err == nil, "%s of %s: %v", label, version, err)
+		}
 	}
 }

@@ -18,7 +18,6 @@ package encodedcache
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -29,6 +28,7 @@ import (
 	apiextensionshelpers "k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	library "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/conversion"
 	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -81,39 +81,37 @@ type resource struct {
 	store      *genericregistry.Store
 }
 
-// form is how a client gets a list.
-type form int
-
-const (
-	plain   form = iota // In JSON: its objects are copied.
-	ofTable             // A table in JSON.
-	ofMeta              // Metadata only.
-	ofText              // In indented JSON or in YAML.
-)
-
-// lister lists a resource in a form.
+// lister lists a resource, and presents the list as the client wants it.
 type lister struct {
 	*genericregistry.Store
-	form  form
-	table table
+	present presentation
 }
 
-// List lists what the options select. What is not written from the watch cache's JSON takes memory.
+// presentation makes what the encoder writes of a list.
+type presentation func(context.Context, *objects) (runtime.Object, error)
+
+// List lists what the options select.
 func (l lister) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
 	listed, err := l.Store.List(ctx, options)
 	list, ok := listed.(*objects)
-	if err != nil || !ok || l.form == plain {
+	if err != nil || !ok {
 		return listed, err
 	}
-	if l.form == ofTable {
-		l.table.objects = *list
-		return &l.table, nil
-	}
+	return l.present(ctx, list)
+}
+
+// plain copies the objects.
+func plain(_ context.Context, list *objects) (runtime.Object, error) { return list, nil }
+
+// asText has the list indented, or written in YAML, which takes memory.
+func asText(ctx context.Context, list *objects) (runtime.Object, error) {
+	return &indented{list}, limits.ReserveList(ctx, list.size())
+}
+
+// asMetadata decodes the metadata, which takes memory.
+func asMetadata(ctx context.Context, list *objects) (runtime.Object, error) {
 	if err := limits.ReserveList(ctx, list.size()); err != nil {
 		return nil, err
-	}
-	if l.form == ofText {
-		return &indented{list}, nil
 	}
 	return list.metadata()
 }
@@ -137,7 +135,11 @@ func (o restOptions) GetRESTOptions(gr schema.GroupResource, example runtime.Obj
 		if err != nil {
 			return nil, destroy, err
 		}
-		forget := o.handler.serve(gr, stored, prefix, newList, attributes)
+		forget, err := o.handler.serve(gr, stored, prefix, newList, attributes)
+		if err != nil {
+			destroy()
+			return nil, nil, err
+		}
 		return stored, func() {
 			forget()
 			destroy()
@@ -148,17 +150,21 @@ func (o restOptions) GetRESTOptions(gr schema.GroupResource, example runtime.Obj
 
 // serve serves the objects of a storage until the returned function is called. The definition may have changed since the
 // storage was asked for. Within seconds, k8s.io/apiextensions-apiserver destroys it then.
-func (h *Handler) serve(gr schema.GroupResource, stored storage.Interface, prefix string, newList func() runtime.Object, attributes storage.AttrFunc) (forget func()) {
+func (h *Handler) serve(gr schema.GroupResource, stored storage.Interface, prefix string, newList func() runtime.Object, attributes storage.AttrFunc) (forget func(), _ error) {
 	gvk := newList().GetObjectKind().GroupVersionKind()
 	gvr := gr.WithVersion(gvk.Version)
 	_, cached := h.cached.LoadAndDelete(gvr)
 	definition, err := h.Definitions.Get(gr.String())
 	if err != nil || !cached {
-		return func() {}
+		return func() {}, nil
 	}
-	served := &resource{definition, newColumns(definition, gvr.Version), newScope(definition, gvr), newStore(definition, gvk, stored, prefix, attributes)}
+	scope, err := newScope(definition, gvr)
+	if err != nil {
+		return nil, err
+	}
+	served := &resource{definition, newColumns(definition, gvr.Version), scope, newStore(definition, gvk, stored, prefix, attributes)}
 	h.served.Store(gvr, served)
-	return func() { h.served.CompareAndDelete(gvr, served) }
+	return func() { h.served.CompareAndDelete(gvr, served) }, nil
 }
 
 func newStore(definition *apiextensionsv1.CustomResourceDefinition, listKind schema.GroupVersionKind, stored storage.Interface, prefix string, attributes storage.AttrFunc) *genericregistry.Store {
@@ -182,24 +188,22 @@ func newStore(definition *apiextensionsv1.CustomResourceDefinition, listKind sch
 }
 
 // newScope returns what the handler of k8s.io/apiserver has to know about lists and watches.
-func newScope(definition *apiextensionsv1.CustomResourceDefinition, gvr schema.GroupVersionResource) *handlers.RequestScope {
-	clusterScoped := definition.Spec.Scope == apiextensionsv1.ClusterScoped
-	selectable := []string{"metadata.name"}
-	if !clusterScoped {
-		selectable = append(selectable, "metadata.namespace")
+func newScope(definition *apiextensionsv1.CustomResourceDefinition, gvr schema.GroupVersionResource) (*handlers.RequestScope, error) {
+	copied := *definition // Its convertor knows which fields can be selected. It converts nothing.
+	copied.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
+	convertors, err := conversion.NewCRConverterFactory(nil, nil)
+	if err != nil {
+		return nil, err
 	}
-	for _, version := range definition.Spec.Versions {
-		for _, field := range version.SelectableFields {
-			if version.Name == gvr.Version {
-				selectable = append(selectable, strings.TrimPrefix(field.JSONPath, "."))
-			}
-		}
+	convertor, _, err := convertors.NewConverter(&copied)
+	if err != nil {
+		return nil, err
 	}
 	serializer := serializer{library.Codecs}
 	scope := &handlers.RequestScope{
-		Namer:            handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: clusterScoped},
+		Namer:            handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: definition.Spec.Scope == apiextensionsv1.ClusterScoped},
 		Serializer:       serializer,
-		Convertor:        selectableFields{fields: selectable},
+		Convertor:        convertor,
 		Resource:         gvr,
 		Kind:             gvr.GroupVersion().WithKind(definition.Status.AcceptedNames.Kind),
 		MetaGroupVersion: metav1.SchemeGroupVersion,
@@ -210,21 +214,7 @@ func newScope(definition *apiextensionsv1.CustomResourceDefinition, gvr schema.G
 			scope.StandardSerializers = append(scope.StandardSerializers, info)
 		}
 	}
-	return scope
-}
-
-// selectableFields is a convertor that only knows which fields can be selected.
-type selectableFields struct {
-	runtime.ObjectConvertor
-	fields []string
-}
-
-// ConvertFieldLabel refuses fields that can't be selected.
-func (s selectableFields) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
-	if slices.Contains(s.fields, label) {
-		return label, value, nil
-	}
-	return "", "", fmt.Errorf("field label not supported: %s", label)
+	return scope, nil
 }
 
 // Before returns a handler that answers what it can, and passes all other requests to the handler of
@@ -237,19 +227,17 @@ func (h *Handler) Before(next http.Handler) http.Handler {
 			return
 		}
 		accepted, serializer, err := negotiation.NegotiateOutputMediaType(req, served.scope.Serializer, served.scope)
-		form, ok := formOf(req, info.Verb, accepted, serializer)
-		if err != nil || !ok {
+		present := served.presentationOf(req, info.Verb, accepted, serializer)
+		if err != nil || present == nil {
 			next.ServeHTTP(w, req)
 			return
 		}
 		read := req.WithContext(withEncoded(req.Context()))
-		lister := lister{Store: served.store, form: form}
-		if form == ofTable {
-			lister.table = table{columns: served.columns, version: accepted.Convert.GroupVersion(), include: includeObject(req)}
-			read.Header = req.Header.Clone() // The handler would make a table itself.
+		if accepted.Convert != nil && accepted.Convert.Kind == "Table" {
+			read.Header = req.Header.Clone() // The handler would make another table.
 			read.Header.Set("Accept", runtime.ContentTypeJSON)
 		}
-		list := handlers.ListResource(lister, served.store, served.scope, info.Verb == "watch", h.MinRequestTimeout)
+		list := handlers.ListResource(lister{served.store, present}, served.store, served.scope, info.Verb == "watch", h.MinRequestTimeout)
 		metrics.InstrumentHandlerFunc(strings.ToUpper(info.Verb), info.APIGroup, info.APIVersion, info.Resource, "", metrics.CleanScope(info), metrics.APIServerComponent, false, "", list)(w, read)
 	})
 }
@@ -274,24 +262,30 @@ func (h *Handler) find(req *http.Request) (*resource, *request.RequestInfo) {
 	return served, info
 }
 
-// formOf returns the form of an answer, if the handler has it.
-func formOf(req *http.Request, verb string, accepted negotiation.MediaTypeOptions, serializer runtime.SerializerInfo) (form, bool) {
-	watches := verb == "watch"
-	isPlain := serializer.MediaType == runtime.ContentTypeJSON && (watches || serializer.Serializer != serializer.PrettySerializer)
+// presentationOf returns how a list or a watch is presented, or nil if k8s.io/apiextensions-apiserver does it.
+func (r *resource) presentationOf(req *http.Request, verb string, accepted negotiation.MediaTypeOptions, serializer runtime.SerializerInfo) presentation {
+	if verb == "watch" {
+		if accepted.Convert == nil && serializer.MediaType == runtime.ContentTypeJSON {
+			return plain
+		}
+		return nil
+	}
+	isPlain := serializer.MediaType == runtime.ContentTypeJSON && serializer.Serializer != serializer.PrettySerializer
+	include := metav1.IncludeObjectPolicy(req.URL.Query().Get("includeObject"))
 	switch {
 	case accepted.Convert != nil && accepted.Convert.Kind == "Table":
-		known := []metav1.IncludeObjectPolicy{"", metav1.IncludeNone, metav1.IncludeMetadata, metav1.IncludeObject}
-		return ofTable, isPlain && !watches && slices.Contains(known, includeObject(req))
+		if !isPlain || !slices.Contains([]metav1.IncludeObjectPolicy{"", metav1.IncludeNone, metav1.IncludeMetadata, metav1.IncludeObject}, include) {
+			return nil
+		}
+		return func(_ context.Context, list *objects) (runtime.Object, error) {
+			return &table{*list, r.columns, accepted.Convert.GroupVersion(), include}, nil
+		}
 	case accepted.Convert != nil:
-		return ofMeta, !watches
+		return asMetadata
 	case isPlain:
-		return plain, true
+		return plain
 	}
-	return ofText, !watches
-}
-
-func includeObject(req *http.Request) metav1.IncludeObjectPolicy {
-	return metav1.IncludeObjectPolicy(req.URL.Query().Get("includeObject"))
+	return asText
 }
 
 // sameDefinition reports whether k8s.io/apiextensions-apiserver serves two definitions by the same storage.
