@@ -80,12 +80,14 @@ const (
 	ControllersRun   Reason = "ControllersRun"
 	UpdateRefused    Reason = "UpdateRefused"
 
-	ObjectsMove    Reason = "ObjectsMove"
-	ObjectsRefused Reason = "ObjectsRefused"
-	BoundExceeded  Reason = "BoundExceeded"
-	FractionsLost  Reason = "FractionsLost"
-	NotConverted   Reason = "NotConverted"
-	ObjectsInvalid Reason = "ObjectsInvalid"
+	ObjectsMove      Reason = "ObjectsMove"
+	ObjectsRefused   Reason = "ObjectsRefused"
+	ObjectsTooLarge  Reason = "ObjectsTooLarge"
+	BoundExceeded    Reason = "BoundExceeded"
+	FractionsLost    Reason = "FractionsLost"
+	NotConverted     Reason = "NotConverted"
+	ObjectsInvalid   Reason = "ObjectsInvalid"
+	NamespaceDeleted Reason = "NamespaceDeleted"
 
 	DefinitionsNotKept Reason = "DefinitionsNotKept"
 	DefinitionShown    Reason = "DefinitionShown"
@@ -95,6 +97,7 @@ const (
 	NotRegistered Reason = "NotRegistered"
 	Encrypted     Reason = "Encrypted"
 	NewUIDs       Reason = "NewUIDs"
+	Quotas        Reason = "Quotas"
 	// ObjectsUndefined are at the server, whose definition is gone.
 	ObjectsUndefined Reason = "ObjectsUndefined"
 	// OtherEtcd is also a finding of "finish".
@@ -145,7 +148,7 @@ func (m *Migration) examine(ctx context.Context) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{Migration: m, found: found}
+	p := &plan{Migration: m, found: found, namespaces: map[string]bool{}}
 	err = p.run(ctx,
 		planCheck{"definitions", p.checkDefinitions}, planCheck{"apiservices", p.checkAPIServices}, planCheck{"etcd", p.checkEtcd},
 		planCheck{"controllers", p.checkControllers}, planCheck{"objects", p.checkObjects}, planCheck{"updates", p.checkUpdates},
@@ -163,6 +166,8 @@ type plan struct {
 	back     bool
 	check    string
 	findings []Finding
+	// namespaces are the namespaces of the objects.
+	namespaces map[string]bool
 }
 
 type planCheck struct {

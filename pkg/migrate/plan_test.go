@@ -34,7 +34,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -297,6 +299,12 @@ var findings = map[Reason]struct {
 		change: func(s *scene) { s.store.Strict = refusingDecoder{} },
 		want:   "failure 1 of 1 things.example.com can't be stored by the server without loss: default/one (unknown field)",
 	},
+	ObjectsTooLarge: {
+		change: func(s *scene) {
+			s.inMetadata(`"annotations": {"large": "` + strings.Repeat("a", 3<<19+16<<10) + `"}`)
+		},
+		want: "failure 1 of 1 things.example.com are too large for the server's etcd: default/one (etcd refuses it: 1589423 bytes)",
+	},
 	BoundExceeded: {
 		change: func(s *scene) {
 			s.store.Convert = func(runtime.Object, string) error { return nil }
@@ -333,6 +341,12 @@ var findings = map[Reason]struct {
 		},
 		want: "notice 1 of 1 things.example.com would be refused by the server's validation: default/one (spec.size: Required value)",
 	},
+	NamespaceDeleted: {
+		change: func(s *scene) {
+			s.kube = append(s.kube, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}})
+		},
+		want: "failure the namespace default, which has some of the objects, is being deleted",
+	},
 	NotMoved: {back: true,
 		change: func(s *scene) { s.etcd["/state"] = `{"phase": "Freezing"}` },
 		want:   "failure the migration is in the phase Freezing, and not in Moved",
@@ -355,6 +369,16 @@ var findings = map[Reason]struct {
 			s.object = strings.Replace(s.object, "2026-01", "2026-03", 1)
 		},
 		want: "notice 1 things.example.com would move back, and 1 of them get another UID, since kube-apiserver has no copies with the same: the garbage collector deletes what they own: [default/one]",
+	},
+	Quotas: {back: true,
+		change: func(s *scene) {
+			s.registered()
+			s.object = strings.Replace(s.object, "2026-01", "2026-03", 1)
+			for name, counted := range map[string]corev1.ResourceName{"things": "count/things.example.com", "pods": "count/pods", "cpu": "cpu"} {
+				s.kube = append(s.kube, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: resource.MustParse("1")}}})
+			}
+		},
+		want: "notice quotas count the new things.example.com twice while they move back, and may refuse them: default/things",
 	},
 	ObjectsUndefined: {back: true,
 		change: func(s *scene) {
@@ -455,6 +479,31 @@ func TestFindings(t *testing.T) {
 			assert.Equal(t, declared, got, what)
 		}
 	})
+}
+
+// kube-apiserver's etcd, or else its default limit, tells which objects are too large to go back.
+func TestTooLargeToGoBack(t *testing.T) {
+	m := newMigration(t)
+	for name, test := range map[string]struct {
+		annotation int
+		kubeEtcd   bool
+		want       []string
+	}{
+		"not large":       {1_400_000, false, nil},
+		"perhaps":         {1_500_000, false, []string{"notice 1 of 1 things.example.com may be too large for kube-apiserver's etcd: default/one (etcd refuses it with its default of 1.5 MiB: 1500175 bytes)"}},
+		"no, by its etcd": {1_500_000, true, nil},
+		"by its etcd":     {3<<19 + 16<<10, true, []string{"failure 1 of 1 things.example.com are too large for kube-apiserver's etcd: default/one (etcd refuses it: 1589423 bytes)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene := usualScene()
+			scene.kubeEtcd = test.kubeEtcd
+			scene.registered()
+			scene.inMetadata(`"annotations": {"large": "` + strings.Repeat("a", test.annotation) + `"}`)
+			all, err := scene.migration(t, m.config.Etcd).PlanBack(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, test.want, causes(all, ObjectsTooLarge))
+		})
+	}
 }
 
 // Objects that a webhook does not convert can't be read, and so can't move.

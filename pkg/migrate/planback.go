@@ -28,7 +28,9 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
@@ -143,16 +145,27 @@ func (m *Migration) checkUndefined(ctx context.Context) error {
 		"apply their definition again, or delete them"}
 }
 
-// checkObjectsBack names the objects that get another UID.
+// checkObjectsBack names the objects that get another UID, and those that are too large.
 func (p *plan) checkObjectsBack(ctx context.Context) error {
 	return p.eachMove(ctx, func(move move) error {
 		count, created := 0, []string{}
+		var large named
 		_, err := p.list(ctx, move.from, func(object *unstructured.Unstructured) error {
 			count++
+			name := keyOf(object)
 			if !object.GetCreationTimestamp().Time.Before(p.state.Switched) {
-				created = append(created, keyOf(object))
+				created = append(created, name)
 			}
-			return nil
+			to := p.inKubeEtcd()
+			after, err := to.encode(move, object)
+			if err == nil {
+				err = p.tryStore(ctx, p.config.KubeEtcd, to.prefix(move)+name, after.data)
+			}
+			if errors.Is(err, errTooLarge) {
+				large.add(name, err)
+				return nil
+			}
+			return err
 		})
 		switch {
 		case err != nil:
@@ -160,10 +173,43 @@ func (p *plan) checkObjectsBack(ctx context.Context) error {
 		case p.config.KubeEtcd != nil || len(created) == 0:
 			p.notice(ObjectsMove, "", "%d %s would move back, with their UIDs", count, move.GroupResource)
 		default:
+			if err := p.checkQuotas(ctx, move.GroupResource); err != nil {
+				return err
+			}
 			p.notice(NewUIDs, "give --kube-etcd-servers to keep their UIDs", "%d %s would move back, and %d of them get another UID, since kube-apiserver has no copies with the same: the garbage collector deletes what they own: %v", count, move.GroupResource, len(created), created)
 		}
+		if large.total == 0 {
+			return nil
+		}
+		status, are := Failure, "are"
+		if p.config.KubeEtcd == nil {
+			status, are = Notice, "may be"
+		}
+		p.find(ObjectsTooLarge, status, "make these objects smaller, or give kube-apiserver's etcd a higher --max-request-bytes",
+			"%d of %d %s %s too large for kube-apiserver's etcd: %s", large.total, count, move.GroupResource, are, large)
 		return nil
 	})
+}
+
+// checkQuotas names the quotas that count new objects of a resource twice while they move back.
+func (p *plan) checkQuotas(ctx context.Context, resource schema.GroupResource) error {
+	list, err := p.kube.CoreV1().ResourceQuotas(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("reading the quotas: %w", err)
+	}
+	var quotas []string
+	for _, quota := range list.Items {
+		for name := range quota.Spec.Hard {
+			if of, counted := strings.CutPrefix(string(name), "count/"); counted && of == resource.String() {
+				quotas = append(quotas, quota.Namespace+"/"+quota.Name)
+				break
+			}
+		}
+	}
+	if len(quotas) > 0 {
+		p.notice(Quotas, "raise them, or give --kube-etcd-servers", "quotas count the new %s twice while they move back, and may refuse them: %s", resource, strings.Join(quotas, ", "))
+	}
+	return nil
 }
 
 // checkRegistered returns an error unless the server serves the group.

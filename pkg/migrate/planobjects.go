@@ -25,8 +25,14 @@ import (
 	"regexp"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -44,7 +50,7 @@ func (p *plan) checkObjects(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return p.checkNamespaces(ctx)
 }
 
 func (p *plan) checkObjectsOf(ctx context.Context, d definition, move move) error {
@@ -63,6 +69,7 @@ func (p *plan) checkObjectsOf(ctx context.Context, d definition, move move) erro
 		cause, fix string
 	}{
 		{ObjectsRefused, Failure, "can't be stored by the server without loss", "change these objects, or use a server that knows their fields"},
+		{ObjectsTooLarge, Failure, "are too large for the server's etcd", "make these objects smaller, or give the server's etcd a higher --max-request-bytes, which an embedded one does not have"},
 		{BoundExceeded, Notice, "exceed a bound of the server, so that clients can change them and make them smaller, but not larger", "make these objects smaller, or give the server and this command a higher --max-body-elements"},
 		{FractionsLost, Notice, "have fractions of seconds, which the server does not store", ""},
 		{NotConverted, Failure, "can't be converted by the server to a version that it serves", "change these objects: clients that use the version would get errors"},
@@ -83,14 +90,25 @@ func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstruc
 		return err
 	}
 	name := keyOf(object)
+	p.namespaces[object.GetNamespace()] = true
 	seen.add(object, len(data))
 	decoded, _, err := move.Strict.Decode(data, nil, nil)
+	var encoded []byte
 	if err == nil {
-		_, err = encode(move.Codec, data)
+		encoded, err = encode(move.Codec, data)
 	}
 	if err != nil {
 		seen.note(ObjectsRefused, name, err)
 		return nil
+	}
+	stored, err := encrypt(ctx, move, name, encoded)
+	if err == nil {
+		err = p.tryStore(ctx, p.config.Etcd, move.Prefix+name, stored)
+	}
+	if errors.Is(err, errTooLarge) {
+		seen.note(ObjectsTooLarge, name, err)
+	} else if err != nil {
+		return err
 	}
 	if lost, err := lostFraction(data, decoded); err != nil {
 		return err
@@ -119,6 +137,32 @@ func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstruc
 		}
 	}
 	return nil
+}
+
+// triedBytes is the smallest size of objects that the plan tries to store in etcd. By default etcd
+// stores half a megabyte more.
+const triedBytes = 1 << 20
+
+// largeBytes is the size of an object that an unreachable etcd may refuse. etcd's default limit is
+// 1.5 MiB.
+const largeBytes = 1_500_000
+
+var errTooLarge = errors.New("etcd refuses it")
+
+// tryStore returns errTooLarge if an etcd would not store an object. Its transaction is as large as a server's update of
+// an object, and stores nothing. If the etcd can't be reached, the size decides.
+func (p *plan) tryStore(ctx context.Context, etcd *clientv3.Client, key string, object []byte) error {
+	switch {
+	case len(object) < triedBytes, etcd == nil && len(object) <= largeBytes:
+		return nil
+	case etcd == nil:
+		return fmt.Errorf("%w with its default of 1.5 MiB: %d bytes", errTooLarge, len(object))
+	}
+	_, err := etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "<", 0)).Then(clientv3.OpPut(key, string(object))).Else(clientv3.OpGet(key)).Commit()
+	if code := status.Code(err); errors.Is(err, rpctypes.ErrRequestTooLarge) || code == codes.ResourceExhausted || code == codes.InvalidArgument {
+		return fmt.Errorf("%w: %d bytes", errTooLarge, len(object))
+	}
+	return err
 }
 
 // fraction matches a time with a fraction of a second, as JSON.
@@ -194,3 +238,17 @@ func (n *named) add(name string, err error) {
 
 // String implements fmt.Stringer.
 func (n named) String() string { return strings.Join(n.first, "; ") }
+
+// checkNamespaces fails if a namespace of the objects is being deleted, and its objects with it.
+func (p *plan) checkNamespaces(ctx context.Context) error {
+	list, err := p.kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("reading the namespaces: %w", err)
+	}
+	for _, namespace := range list.Items {
+		if p.namespaces[namespace.Name] && namespace.Status.Phase == corev1.NamespaceTerminating {
+			p.fail(NamespaceDeleted, "wait until it is gone", "the namespace %s, which has some of the objects, is being deleted", namespace.Name)
+		}
+	}
+	return nil
+}

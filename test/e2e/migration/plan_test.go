@@ -80,6 +80,20 @@ func TestPlan(t *testing.T) {
 		c.requireFailure(t, `controllers: the Lease restaurant-system/apiserver-controllers says that controllers of the server run, in apiserver-1: start the server with --run-controllers=false until the objects have moved; .*`)
 		framework.Kubectl(t, c.ControlPlane, "delete", "lease", "apiserver-controllers", "--namespace=restaurant-system")
 	})
+	t.Run("a namespace that is being deleted", func(t *testing.T) {
+		c.kubectl(t, `{apiVersion: v1, kind: Namespace, metadata: {name: going}}`, "create", "--filename=-")
+		pizzas := c.restaurant().RestaurantV1().Pizzas("going")
+		pizza := framework.Pizza("kept")
+		pizza.Finalizers = []string{"example.com/kept"}
+		_, err := pizzas.Create(t.Context(), pizza, metav1.CreateOptions{})
+		require.NoError(t, err)
+		namespaces := framework.Kube(c.ControlPlane).CoreV1().Namespaces()
+		require.NoError(t, namespaces.Delete(t.Context(), "going", metav1.DeleteOptions{}))
+		c.requireFailure(t, `objects: the namespace going, which has some of the objects, is being deleted: wait until it is gone`)
+		_, err = pizzas.Patch(t.Context(), "kept", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+		controlplane.Eventually(t, func() error { return gone(namespaces.Get(t.Context(), "going", metav1.GetOptions{})) })
+	})
 	t.Run("fields that the server lacks", func(t *testing.T) {
 		framework.Kubectl(t, c.ControlPlane, "patch", "customresourcedefinition", "pizzas."+restaurant.GroupName, "--type=json",
 			`--patch=[{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size", "value": {"type": "string"}}]`)
