@@ -27,6 +27,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/server/egressselector"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/egress"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
@@ -54,7 +55,7 @@ func (o *Options) Complete() (CompletedOptions, error) {
 	}
 	completed := CompletedOptions{&completedOptions{Options: o.copy()}}
 	egressFile := o.EgressSelector.ConfigFile
-	completed.egress = sync.OnceValues(func() (*egressselector.EgressSelector, error) { return transport.NewEgressSelector(egressFile) })
+	completed.egress = sync.OnceValues(func() (*egressselector.EgressSelector, error) { return egress.NewSelector(egressFile) })
 
 	kubeconfig := o.CoreAPI.CoreAPIKubeconfigPath
 	completed.Authentication.RemoteKubeConfigFile = cmp.Or(o.Authentication.RemoteKubeConfigFile, kubeconfig)
@@ -132,11 +133,11 @@ func (o CompletedOptions) Egress(network egressselector.NetworkContext) (utilnet
 	return selector.Lookup(network)
 }
 
-// etcdEgress returns a dialer for etcd that tries again, see transport.EtcdDialer.
+// etcdEgress returns a dialer for etcd that tries again, see egress.EtcdDialer.
 func (o CompletedOptions) etcdEgress(network egressselector.NetworkContext) (utilnet.DialFunc, error) {
 	dial, err := o.Egress(network)
 	if err != nil {
 		return nil, err
 	}
-	return transport.EtcdDialer(dial, o.Etcd.StorageConfig.Transport.ServerList), nil
+	return egress.EtcdDialer(dial, o.Etcd.StorageConfig.Transport.ServerList), nil
 }

@@ -41,7 +41,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/component-base/tracing"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/egress"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
@@ -117,17 +117,17 @@ func (o Config) Await(ctx context.Context) error {
 // NewClient returns a client of these servers with the credentials of the flags. Its callers need to
 // notice quickly that etcd answers again.
 func (o Config) NewClient(servers ...string) (*clientv3.Client, error) {
-	var egress egressselector.Lookup
+	var lookup egressselector.Lookup
 	if !o.Embedded {
-		egress = o.Egress
+		lookup = o.Egress
 	}
-	return o.client(servers, egress, grpc.WithConnectParams(grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: transport.RedialInterval, Multiplier: 1, MaxDelay: transport.RedialInterval},
-		MinConnectTimeout: transport.RedialPatience,
+	return o.client(servers, lookup, grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: egress.RedialInterval, Multiplier: 1, MaxDelay: egress.RedialInterval},
+		MinConnectTimeout: egress.RedialPatience,
 	}))
 }
 
-func (o Config) client(servers []string, egress egressselector.Lookup, options ...grpc.DialOption) (*clientv3.Client, error) {
+func (o Config) client(servers []string, lookup egressselector.Lookup, options ...grpc.DialOption) (*clientv3.Client, error) {
 	config := o.Etcd.StorageConfig.Transport
 	files := etcdtransport.TLSInfo{
 		CertFile:      config.CertFile,
@@ -141,8 +141,8 @@ func (o Config) client(servers []string, egress egressselector.Lookup, options .
 	if files.Empty() && files.TrustedCAFile == "" {
 		tlsConfig = nil
 	}
-	if egress != nil {
-		dial, err := egress(egressselector.Etcd.AsNetworkContext())
+	if lookup != nil {
+		dial, err := lookup(egressselector.Etcd.AsNetworkContext())
 		if err != nil {
 			return nil, err
 		}

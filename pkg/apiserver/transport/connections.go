@@ -14,8 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package transport bounds the connections of a server, and ends them when it stops. It also makes the connections to
-// etcd and to networks behind proxies.
+// Package transport bounds the connections of a server, and ends them when it stops.
 package transport
 
 import (

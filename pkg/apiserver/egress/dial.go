@@ -14,7 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package transport
+// Package egress makes the connections of a server to etcd, and to networks behind proxies.
+package egress
 
 import (
 	"context"
@@ -131,9 +132,9 @@ func retryDial(dial utilnet.DialFunc) utilnet.DialFunc {
 	}
 }
 
-// NewEgressSelector returns the dialers of the file, or nil if there are none and
+// NewSelector returns the dialers of the file, or nil if there are none and
 // everything is reached directly.
-func NewEgressSelector(file string) (*egressselector.EgressSelector, error) {
+func NewSelector(file string) (*egressselector.EgressSelector, error) {
 	config, err := egressselector.ReadEgressSelectorConfiguration(file)
 	if err != nil || config == nil || len(config.EgressSelections) == 0 {
 		return nil, err
