@@ -28,7 +28,6 @@ import (
 	"k8s.io/apiserver/pkg/server/egressselector"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/egress"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
