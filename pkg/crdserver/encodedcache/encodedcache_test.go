@@ -22,12 +22,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	library "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,9 +39,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
 	"k8s.io/apiserver/pkg/storage/cacher/consistency"
+	"k8s.io/client-go/tools/cache"
 )
 
 const widget = `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"creationTimestamp":"2026-01-02T03:04:05Z","labels":{"a":"b","quoted":"\"\u003c"},` +
@@ -292,18 +299,63 @@ type always struct{ storage.Interface }
 func (always) Ready() bool         { return true }
 func (always) MarkConsistent(bool) {}
 
-func TestSameDefinition(t *testing.T) {
-	base := apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{UID: "u", Generation: 1}}
-	base.Status.AcceptedNames.Plural = "widgets"
-	for name, change := range map[string]func(*apiextensionsv1.CustomResourceDefinition){
-		"another one":        func(d *apiextensionsv1.CustomResourceDefinition) { d.UID = "v" },
-		"another generation": func(d *apiextensionsv1.CustomResourceDefinition) { d.Generation = 2 },
-		"other names":        func(d *apiextensionsv1.CustomResourceDefinition) { d.Status.AcceptedNames.Kind = "Widget" },
+// All requests but lists and watches of what is cached pass to k8s.io/apiextensions-apiserver, and those whose definition
+// has changed, that get a warning, or that are logged with their answers.
+func TestFind(t *testing.T) {
+	definition := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com", UID: "u", Generation: 1},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "example.com", Scope: apiextensionsv1.ClusterScoped,
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true}, {Name: "v2", Served: true, Deprecated: true}, {Name: "v3"}},
+		},
+		Status: apiextensionsv1.CustomResourceDefinitionStatus{
+			AcceptedNames: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets"},
+			Conditions:    []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}},
+		},
+	}
+	type changes struct {
+		request    func(*request.RequestInfo)
+		definition func(*apiextensionsv1.CustomResourceDefinition)
+		level      auditinternal.Level
+		want       bool
+	}
+	for name, test := range map[string]changes{
+		"a list":             {want: true},
+		"a watch":            {request: func(i *request.RequestInfo) { i.Verb = "watch" }, want: true},
+		"logged metadata":    {level: auditinternal.LevelRequest, want: true},
+		"logged answer":      {level: auditinternal.LevelRequestResponse},
+		"a get":              {request: func(i *request.RequestInfo) { i.Verb = "get" }},
+		"a subresource":      {request: func(i *request.RequestInfo) { i.Subresource = "status" }},
+		"another resource":   {request: func(i *request.RequestInfo) { i.Resource = "gadgets" }},
+		"a namespace":        {request: func(i *request.RequestInfo) { i.Namespace = "ns" }},
+		"deprecated":         {request: func(i *request.RequestInfo) { i.APIVersion = "v2" }},
+		"not served":         {request: func(i *request.RequestInfo) { i.APIVersion = "v3" }},
+		"another definition": {definition: func(d *apiextensionsv1.CustomResourceDefinition) { d.UID = "v" }},
+		"another generation": {definition: func(d *apiextensionsv1.CustomResourceDefinition) { d.Generation = 2 }},
+		"other names":        {definition: func(d *apiextensionsv1.CustomResourceDefinition) { d.Status.AcceptedNames.Kind = "Widget" }},
+		"not established":    {definition: func(d *apiextensionsv1.CustomResourceDefinition) { d.Status.Conditions = nil }},
+		"no definition":      {definition: func(d *apiextensionsv1.CustomResourceDefinition) { d.Name = "gadgets.example.com" }},
 	} {
-		changed := base.DeepCopy()
-		require.True(t, sameDefinition(&base, changed))
-		change(changed)
-		require.False(t, sameDefinition(&base, changed), name)
+		t.Run(name, func(t *testing.T) {
+			now := definition.DeepCopy()
+			info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIGroup: "example.com", APIVersion: "v1", Resource: "widgets"}
+			if test.request != nil {
+				test.request(info)
+			}
+			if test.definition != nil {
+				test.definition(now)
+			}
+			indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+			require.NoError(t, indexer.Add(now))
+			h := &Handler{Definitions: listers.NewCustomResourceDefinitionLister(indexer)}
+			for _, version := range definition.Spec.Versions {
+				h.served.Store(schema.GroupVersionResource{Group: "example.com", Version: version.Name, Resource: "widgets"}, &resource{definition: definition})
+			}
+			ctx := audit.WithAuditContext(request.WithRequestInfo(t.Context(), info))
+			require.NoError(t, audit.AuditContextFrom(ctx).Init(audit.RequestAuditConfig{Level: test.level}, nil))
+			served, _ := h.find(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+			require.Equal(t, test.want, served != nil)
+		})
 	}
 }
 

@@ -37,6 +37,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/metrics"
@@ -243,10 +245,14 @@ func (h *Handler) Before(next http.Handler) http.Handler {
 }
 
 // find returns the resource of a list or a watch. Versions that are deprecated are left to
-// k8s.io/apiextensions-apiserver, which warns, and so are definitions that have changed since.
+// k8s.io/apiextensions-apiserver, which warns. So are definitions that have changed since, and answers that are logged,
+// perhaps without managedFields.
 func (h *Handler) find(req *http.Request) (*resource, *request.RequestInfo) {
 	info, ok := request.RequestInfoFrom(req.Context())
 	if !ok || !info.IsResourceRequest || info.Subresource != "" || info.Verb != "list" && info.Verb != "watch" {
+		return nil, nil
+	}
+	if level := audit.AuditContextFrom(audit.WithAuditContext(req.Context())).GetEventLevel(); !level.Less(auditinternal.LevelRequestResponse) {
 		return nil, nil
 	}
 	entry, ok := h.served.Load(schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource})
