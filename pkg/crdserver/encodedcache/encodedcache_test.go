@@ -41,7 +41,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
-	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
 	"k8s.io/apiserver/pkg/storage/cacher/consistency"
@@ -314,22 +314,22 @@ func TestFind(t *testing.T) {
 		},
 	}
 	type changes struct {
-		request    func(*request.RequestInfo)
+		request    func(*genericapirequest.RequestInfo)
 		definition func(*apiextensionsv1.CustomResourceDefinition)
 		level      auditinternal.Level
 		want       bool
 	}
 	for name, test := range map[string]changes{
 		"a list":             {want: true},
-		"a watch":            {request: func(i *request.RequestInfo) { i.Verb = "watch" }, want: true},
+		"a watch":            {request: func(i *genericapirequest.RequestInfo) { i.Verb = "watch" }, want: true},
 		"logged metadata":    {level: auditinternal.LevelRequest, want: true},
 		"logged answer":      {level: auditinternal.LevelRequestResponse},
-		"a get":              {request: func(i *request.RequestInfo) { i.Verb = "get" }},
-		"a subresource":      {request: func(i *request.RequestInfo) { i.Subresource = "status" }},
-		"another resource":   {request: func(i *request.RequestInfo) { i.Resource = "gadgets" }},
-		"a namespace":        {request: func(i *request.RequestInfo) { i.Namespace = "ns" }},
-		"deprecated":         {request: func(i *request.RequestInfo) { i.APIVersion = "v2" }},
-		"not served":         {request: func(i *request.RequestInfo) { i.APIVersion = "v3" }},
+		"a get":              {request: func(i *genericapirequest.RequestInfo) { i.Verb = "get" }},
+		"a subresource":      {request: func(i *genericapirequest.RequestInfo) { i.Subresource = "status" }},
+		"another resource":   {request: func(i *genericapirequest.RequestInfo) { i.Resource = "gadgets" }},
+		"a namespace":        {request: func(i *genericapirequest.RequestInfo) { i.Namespace = "ns" }},
+		"deprecated":         {request: func(i *genericapirequest.RequestInfo) { i.APIVersion = "v2" }},
+		"not served":         {request: func(i *genericapirequest.RequestInfo) { i.APIVersion = "v3" }},
 		"another definition": {definition: func(d *apiextensionsv1.CustomResourceDefinition) { d.UID = "v" }},
 		"another generation": {definition: func(d *apiextensionsv1.CustomResourceDefinition) { d.Generation = 2 }},
 		"other names":        {definition: func(d *apiextensionsv1.CustomResourceDefinition) { d.Status.AcceptedNames.Kind = "Widget" }},
@@ -338,7 +338,7 @@ func TestFind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := definition.DeepCopy()
-			info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIGroup: "example.com", APIVersion: "v1", Resource: "widgets"}
+			info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "list", APIGroup: "example.com", APIVersion: "v1", Resource: "widgets"}
 			if test.request != nil {
 				test.request(info)
 			}
@@ -351,7 +351,7 @@ func TestFind(t *testing.T) {
 			for _, version := range definition.Spec.Versions {
 				h.served.Store(schema.GroupVersionResource{Group: "example.com", Version: version.Name, Resource: "widgets"}, &resource{definition: definition})
 			}
-			ctx := audit.WithAuditContext(request.WithRequestInfo(t.Context(), info))
+			ctx := audit.WithAuditContext(genericapirequest.WithRequestInfo(t.Context(), info))
 			require.NoError(t, audit.AuditContextFrom(ctx).Init(audit.RequestAuditConfig{Level: test.level}, nil))
 			served, _ := h.find(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 			require.Equal(t, test.want, served != nil)

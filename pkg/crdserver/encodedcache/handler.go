@@ -42,7 +42,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/metrics"
-	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/storage"
@@ -247,8 +247,8 @@ func (h *Handler) Before(next http.Handler) http.Handler {
 // find returns the resource of a list or a watch. Versions that are deprecated are left to
 // k8s.io/apiextensions-apiserver, which warns. So are definitions that have changed since, and answers that are logged,
 // perhaps without managedFields.
-func (h *Handler) find(req *http.Request) (*resource, *request.RequestInfo) {
-	info, ok := request.RequestInfoFrom(req.Context())
+func (h *Handler) find(req *http.Request) (*resource, *genericapirequest.RequestInfo) {
+	info, ok := genericapirequest.RequestInfoFrom(req.Context())
 	if !ok || !info.IsResourceRequest || info.Subresource != "" || info.Verb != "list" && info.Verb != "watch" {
 		return nil, nil
 	}

@@ -84,7 +84,8 @@ func (o *object) decode() (*unstructured.Unstructured, error) {
 		return o.Unstructured, nil
 	}
 	decoded := &unstructured.Unstructured{}
-	return decoded, decoded.UnmarshalJSON([]byte(o.json))
+	err := decoded.UnmarshalJSON([]byte(o.json))
+	return decoded, err
 }
 
 // DeepCopyObject copies what can be changed.

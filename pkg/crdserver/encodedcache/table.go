@@ -50,7 +50,7 @@ func newColumns(definition *apiextensionsv1.CustomResourceDefinition, version st
 	c.convertor, _ = tableconvertor.New(shown)
 	for _, column := range shown {
 		match := plainPath.FindStringSubmatch(column.JSONPath)
-		if match == nil || match[1] == "metadata" {
+		if len(match) == 0 || match[1] == "metadata" {
 			return columns{convertor: c.convertor}
 		}
 		c.paths = append(c.paths, match[1])
@@ -74,7 +74,8 @@ func columnsOf(definition *apiextensionsv1.CustomResourceDefinition, version str
 func (c columns) decode(text string) (*unstructured.Unstructured, error) {
 	decoded := &unstructured.Unstructured{}
 	if c.paths == nil {
-		return decoded, decoded.UnmarshalJSON([]byte(text))
+		err := decoded.UnmarshalJSON([]byte(text))
+		return decoded, err
 	}
 	meta := map[string]any{"name": gjson.Get(text, "metadata.name").String()}
 	decoded.Object = map[string]any{"metadata": meta}

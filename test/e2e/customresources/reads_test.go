@@ -80,7 +80,7 @@ func TestReadsAreThoseOfKubeAPIServer(t *testing.T) {
 		})
 	}
 
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // The same reads each time.
+	random := rand.New(rand.NewPCG(1, 2))
 	w := &writer{client: etcdClient(t, cp.Etcd), random: random, stored: map[string]int{}}
 	for range 100 {
 		require.NoError(t, w.write(t.Context()))
@@ -385,7 +385,7 @@ func normalize(body []byte) (string, int) {
 	return text, size
 }
 
-var yamlRevision = regexp.MustCompile(`(?m)^  (resourceVersion|continue): .*$`)
+var yamlRevision = regexp.MustCompile(`(?m)^ {2}(resourceVersion|continue): .*$`)
 
 // normalizeEvents returns the events of a watch in their order if it began at a revision, or else what they come to,
 // since the beginning is then the present, which is not the same for both servers.
