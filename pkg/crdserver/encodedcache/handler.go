@@ -155,10 +155,12 @@ func (o restOptions) GetRESTOptions(gr schema.GroupResource, example runtime.Obj
 func (h *Handler) serve(gr schema.GroupResource, stored storage.Interface, prefix string, newList func() runtime.Object, attributes storage.AttrFunc) (forget func(), _ error) {
 	gvk := newList().GetObjectKind().GroupVersionKind()
 	gvr := gr.WithVersion(gvk.Version)
-	_, cached := h.cached.LoadAndDelete(gvr)
-	definition, err := h.Definitions.Get(gr.String())
-	if err != nil || !cached {
+	if _, cached := h.cached.LoadAndDelete(gvr); !cached {
 		return func() {}, nil
+	}
+	definition, err := h.Definitions.Get(gr.String())
+	if err != nil {
+		return nil, err
 	}
 	scope, err := newScope(definition, gvr)
 	if err != nil {
