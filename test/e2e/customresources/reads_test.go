@@ -101,6 +101,12 @@ func TestReadsAreThoseOfKubeAPIServer(t *testing.T) {
 			require.NoError(t, w.write(t.Context()))
 		}
 		running.Wait()
+		for _, version := range []string{"v1", "v2"} {
+			for _, r := range both { // A consistent list waits until the watch cache has the last write.
+				_, err := r.read(t.Context(), request{path: "/apis/" + readGroup + "/" + version + "/widgets"})
+				require.NoError(t, err)
+			}
+		}
 		lists := slices.DeleteFunc(requests, request.watches)
 		inParallel(&running, 8, lists, func(r request) { compare(t, both, r) })
 		running.Wait()
