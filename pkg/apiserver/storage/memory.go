@@ -142,7 +142,7 @@ func (s *boundedStorage) Delete(ctx context.Context, key string, out runtime.Obj
 const (
 	// averagedObjects is about the number of most recent objects whose average size counts.
 	averagedObjects = 64
-	// unknownObject is the size of objects of which none has been read, in bytes.
+	// unknownObject is the assumed size of an object before one has been read, in bytes.
 	unknownObject = 1 << 10
 )
 

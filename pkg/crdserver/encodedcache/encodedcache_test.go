@@ -142,7 +142,7 @@ func TestEncoder(t *testing.T) {
 	require.Equal(t, `{"type":"ADDED","object":`+widget+"}\n", event.String())
 }
 
-// Tables are those of k8s.io/apiextensions-apiserver, for columns of which only some fields are decoded, and for others.
+// Tables are those of k8s.io/apiextensions-apiserver, whether some or all fields of an object are decoded for the columns.
 func TestTables(t *testing.T) {
 	for name, paths := range map[string][]string{
 		"fields":       {".spec.size", ".spec.list[0].name", ".spec.none"},
