@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/utils/lru"
+	"k8s.io/utils/ptr"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
@@ -59,9 +60,12 @@ func (s *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 			return err
 		}
 	} else if !s.cached || fromEtcd(opts) {
-		objects := stats.ObjectCount
-		if limit := opts.Predicate.Limit; limit > 0 {
-			objects = min(objects, limit)
+		objects := min(opts.Predicate.Limit, stats.ObjectCount)
+		if opts.Predicate.Limit == 0 {
+			var err error
+			if objects, err = s.count(ctx, key, list.DeepCopyObject()); err != nil {
+				return err
+			}
 		}
 		if err := limits.ReserveList(ctx, objects*stats.EstimatedAverageObjectSizeBytes); err != nil {
 			return err
@@ -74,6 +78,20 @@ func (s *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 		return nil
 	}
 	return limits.ReserveList(ctx, int64(meta.LenList(list))*stats.EstimatedAverageObjectSizeBytes)
+}
+
+// count returns how many objects an unlimited list reads, by a list of one.
+func (s *boundedStorage) count(ctx context.Context, key string, list runtime.Object) (int64, error) {
+	one := storage.ListOptions{Predicate: storage.Everything, Recursive: true}
+	one.Predicate.Limit = 1
+	if err := s.Interface.GetList(ctx, key, one, list); err != nil {
+		return 0, err
+	}
+	accessor, err := meta.ListAccessor(list)
+	if err != nil {
+		return 0, err
+	}
+	return int64(meta.LenList(list)) + ptr.Deref(accessor.GetRemainingItemCount(), 0), nil
 }
 
 // fromEtcd reports whether a list may be read from etcd. A watch cache forgets a revision that many events have followed.

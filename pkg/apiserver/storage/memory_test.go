@@ -17,6 +17,7 @@ limitations under the License.
 package storage
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/http/httptest"
@@ -67,7 +68,12 @@ func (s *countedStorage) Stats(context.Context) (storage.Stats, error) {
 	return storage.Stats{ObjectCount: 10_000, EstimatedAverageObjectSizeBytes: 1 << 10}, nil
 }
 
-func (s *countedStorage) GetList(_ context.Context, _ string, _ storage.ListOptions, list runtime.Object) error {
+func (s *countedStorage) GetList(_ context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	if opts.Predicate.Limit == 1 {
+		remaining := map[string]int64{"/pods/": 9_999, "/pods/a/": 99}[key]
+		list.(*example.PodList).Items, list.(*example.PodList).RemainingItemCount = make([]example.Pod, 1), &remaining
+		return nil
+	}
 	s.asked = true
 	list.(*example.PodList).Items = make([]example.Pod, s.pods)
 	return nil
@@ -94,6 +100,7 @@ func TestListsTakeMemory(t *testing.T) {
 		return storage.ListOptions{Recursive: true, Predicate: storage.SelectionPredicate{Limit: limit, Continue: token}}
 	}
 	for name, test := range map[string]struct {
+		key            string // It is that of all pods, if it is empty.
 		opts           storage.ListOptions
 		pods           int
 		refused, asked bool
@@ -107,13 +114,14 @@ func TestListsTakeMemory(t *testing.T) {
 		"a further page that is long": {opts: page(5000, "token"), pods: 100, refused: true},
 		"a single object":             {opts: storage.ListOptions{}, pods: 1, asked: true},
 		"a long list without a cache": {opts: storage.ListOptions{Recursive: true}, refused: true, uncached: true},
+		"of a namespace":              {key: "/pods/a/", opts: storage.ListOptions{Recursive: true}, pods: 100, asked: true, uncached: true},
 		"a page without a cache":      {opts: page(200, ""), asked: true, uncached: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inner := &countedStorage{pods: test.pods}
 			bounded := &boundedStorage{Interface: inner, large: newLargeObjects(), cached: !test.uncached}
 			besideALargeRequest(t, "list", func(ctx context.Context) {
-				err := bounded.GetList(ctx, "/pods", test.opts, &example.PodList{})
+				err := bounded.GetList(ctx, cmp.Or(test.key, "/pods/"), test.opts, &example.PodList{})
 				require.Equal(t, test.refused, apierrors.IsTooManyRequests(err), "%v", err)
 			})
 			require.Equal(t, test.asked, inner.asked)

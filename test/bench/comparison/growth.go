@@ -161,8 +161,12 @@ func (b *bench) grown(ctx context.Context, clients []client, pizzas, toppings *c
 
 // awaitCache returns when a server's watch cache has all objects of a contender.
 func awaitCache(ctx context.Context, client client, c *contender) error {
+	query := "?resourceVersion=0&labelSelector=of=none"
+	if c.name == uncached {
+		query = "?limit=1"
+	}
 	return retry(ctx, 10*time.Minute, func() error {
-		_, err := client.do(ctx, http.MethodGet, c.path(c.version)+"?resourceVersion=0&labelSelector=of=none", "", nil)
+		_, err := client.do(ctx, http.MethodGet, c.path(c.version)+query, "", nil)
 		return err
 	})
 }

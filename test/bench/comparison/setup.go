@@ -217,7 +217,7 @@ func (b *bench) movedCRD(ctx context.Context) (*contender, error) {
 }
 
 // startMoved starts crd-apiserver, and moves a group to it. The binary is another build of it, if it is not empty.
-func (b *bench) startMoved(ctx context.Context, named, prefix, group, binary string) (*controlplane.Component, error) {
+func (b *bench) startMoved(ctx context.Context, named, prefix, group, binary string, flags ...string) (*controlplane.Component, error) {
 	name := types.NamespacedName{Namespace: "crd-apiserver", Name: "crd-apiserver"}
 	if err := b.cp.Apply(ctx, filepath.Join("artifacts", "crd-apiserver", "base")); err != nil {
 		return nil, err
@@ -226,7 +226,7 @@ func (b *bench) startMoved(ctx context.Context, named, prefix, group, binary str
 		return nil, err
 	}
 	server, err := b.cp.NewCRDServer(named, controlplane.CRDServerConfig{Groups: []string{group}, Service: name, Account: name, Etcd: "etcd",
-		ComponentConfig: controlplane.ComponentConfig{Binary: binary, Flags: []string{"--etcd-prefix=" + prefix}}})
+		ComponentConfig: controlplane.ComponentConfig{Binary: binary, Flags: append(flags, "--etcd-prefix="+prefix)}})
 	if err != nil {
 		return nil, err
 	}

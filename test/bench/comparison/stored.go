@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,11 +73,17 @@ const (
 	workflow     = `{"apiVersion":%q,"kind":"Workflow","metadata":{"name":"` + workflowName + `","namespace":"batch-0000",` +
 		`"labels":{"batch":"batch-0000","hundred":"hundred-00000"}},` +
 		`"spec":{"entrypoint":"main","arguments":{"parameters":[{"name":"message","value":"hello world"},{"name":"retries","value":"3"}]},` +
-		`"templates":[{"name":"main","container":{"image":"registry.example.com/jobs/worker:1.4.2","command":["worker"],"args":["--input=/data/in","--output=/data/out"]}}]},` +
+		`"templates":[%s]},` +
 		`"status":{"phase":"Succeeded","startedAt":"2026-11-01T08:00:00Z","finishedAt":"2026-11-01T08:03:12Z","progress":"4/4"}}`
-	batch = 5000
+	batch    = 5000
+	template = `{"name":"main","container":{"image":"registry.example.com/jobs/worker:1.4.2","command":["worker"],"args":["--input=/data/in","--output=/data/out"]}}`
 
+	storedWatches, storedWrites = 100, 2000
+
+	// mostOfOthers is how many objects the others can have beside the other processes.
 	mostOfOthers = 300_000
+
+	moved, uncached = "crd-apiserver", "crd-apiserver without a watch cache"
 )
 
 func workflows() apiextensionsv1.CustomResourceDefinitionSpec {
@@ -101,14 +108,14 @@ func workflows() apiextensionsv1.CustomResourceDefinitionSpec {
 var storedReads = []struct {
 	name, query, accept string
 	limit               int
-	compressed          bool
+	compressed, all     bool
 }{
 	{name: "5,000 in a namespace", query: "in"},
 	{name: "5,000 in a namespace, with gzip", query: "in", compressed: true},
 	{name: "5,000 in a namespace, in pages of 500", query: "in", limit: pageSize},
-	{name: "5,000 of all namespaces by label", query: "batch"},
+	{name: "5,000 of all namespaces by label", query: "batch", all: true},
 	{name: "5,000 in a namespace, as a table", query: "in", accept: table},
-	{name: "100 of all namespaces by label", query: "hundred"},
+	{name: "100 of all namespaces by label", query: "hundred", all: true},
 	{name: "a watch that begins with 5,000", query: "watch"},
 }
 
@@ -118,7 +125,7 @@ func (b *bench) measureStored(ctx context.Context, result *Result, s size) (err 
 	if len(s.stored) == 0 {
 		return nil
 	}
-	contenders, err := b.storing(ctx, s.base)
+	contenders, err := b.storing(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -134,8 +141,8 @@ func (b *bench) measureStored(ctx context.Context, result *Result, s size) (err 
 	from := 1
 	for _, objects := range s.stored {
 		for _, c := range contenders {
-			if objects > mostOfOthers && c.name != "crd-apiserver" {
-				continue // They take more memory than there is beside the other processes.
+			if objects > mostOfOthers && c.name != moved && c.name != uncached {
+				continue
 			}
 			progress(fmt.Sprintf("Starting %s with %d custom resources", c.name, objects))
 			value, err := copyWorkflows(ctx, client, c, from, objects)
@@ -152,6 +159,13 @@ func (b *bench) measureStored(ctx context.Context, result *Result, s size) (err 
 				return err
 			}
 			stored.Database = status.DbSize
+			if objects == s.stored[0] {
+				watch, err := b.watch(ctx, b.cp.RESTConfig(), c, storedWatches, storedWrites)
+				if err != nil {
+					return fmt.Errorf("%s: watch: %w", c.name, err)
+				}
+				result.Watches = append(result.Watches, watch)
+			}
 			if err := stored.use(ctx, b, c, clients[:1]); err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
@@ -184,7 +198,7 @@ func (b *bench) measureStored(ctx context.Context, result *Result, s size) (err 
 }
 
 // storing returns the contenders, each with the first object.
-func (b *bench) storing(ctx context.Context, base string) ([]*contender, error) {
+func (b *bench) storing(ctx context.Context, s size) ([]*contender, error) {
 	admin, err := newClients(b.cp.RESTConfig(), 1)
 	if err != nil {
 		return nil, err
@@ -193,10 +207,11 @@ func (b *bench) storing(ctx context.Context, base string) ([]*contender, error) 
 		return nil, err
 	}
 	var contenders []*contender
-	for _, each := range []struct{ name, group, prefix, binary string }{
-		{reference, "crd.stored.example.com", "/registry", ""},
-		{"crd-apiserver", "moved.stored.example.com", "/moved", ""},
-		{"crd-apiserver, base", "base.stored.example.com", "/base", base},
+	for _, each := range []struct{ name, group, prefix, binary, flag string }{
+		{name: reference, group: "crd.stored.example.com", prefix: "/registry"},
+		{name: moved, group: "moved.stored.example.com", prefix: "/moved"},
+		{name: uncached, group: "uncached.stored.example.com", prefix: "/uncached", flag: "--watch-cache-sizes=workflows.uncached.stored.example.com#0"},
+		{name: "crd-apiserver, base", group: "base.stored.example.com", prefix: "/base", binary: s.base},
 	} {
 		if each.binary == "" && each.prefix == "/base" {
 			continue
@@ -206,14 +221,18 @@ func (b *bench) storing(ctx context.Context, base string) ([]*contender, error) 
 		}
 		c := &contender{name: each.name, group: each.group, version: "v1", resource: "workflows", kind: "Workflow", content: `"spec":{"entrypoint":"main"}`, prefix: each.prefix, revision: map[string]string{}}
 		if each.name != reference {
-			if c.server, err = b.startMoved(ctx, strings.Trim(each.prefix, "/"), each.prefix, each.group, each.binary); err != nil {
+			var flags []string
+			if each.flag != "" {
+				flags = append(flags, each.flag)
+			}
+			if c.server, err = b.startMoved(ctx, strings.Trim(each.prefix, "/"), each.prefix, each.group, each.binary, flags...); err != nil {
 				return nil, err
 			}
 			if err := b.await(ctx, "/apis/"+c.group+"/v1/workflows"); err != nil {
 				return nil, err
 			}
 		}
-		content := fmt.Appendf(nil, workflow, c.group+"/v1")
+		content := fmt.Appendf(nil, workflow, c.group+"/v1", strings.Join(slices.Repeat([]string{template}, s.templates), ","))
 		if _, err := admin[0].do(ctx, http.MethodPost, "/apis/"+c.group+"/v1/namespaces/batch-0000/workflows", "", content); err != nil {
 			return nil, err
 		}
@@ -309,6 +328,9 @@ func (s *Stored) use(ctx context.Context, b *bench, c *contender, clients []clie
 func (b *bench) readStored(ctx context.Context, c *contender, objects int) ([]Sample, error) {
 	var samples []Sample
 	for _, read := range storedReads {
+		if c.name == uncached && read.all && objects > 2*batch {
+			continue // It would have to read all objects for each.
+		}
 		config := b.cp.RESTConfig()
 		config.DisableCompression = !read.compressed
 		clients, err := newClients(config, readers)

@@ -26,6 +26,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"restaurant.programming-kubernetes.info/apiserver/test/bench/machine"
 )
 
@@ -66,7 +68,7 @@ func (b *bench) measureWatches(ctx context.Context, result *Result, s size) erro
 			continue // It is watched as custom resources are.
 		}
 		progress(fmt.Sprintf("Watching %s %d times", c.name, s.watches))
-		watch, err := b.watch(ctx, c, s.watches)
+		watch, err := b.watch(ctx, b.user, c, s.watches, max(1, events/s.watches))
 		if err != nil {
 			return fmt.Errorf("%s: watch: %w", c.name, err)
 		}
@@ -75,10 +77,9 @@ func (b *bench) measureWatches(ctx context.Context, result *Result, s size) erro
 	return nil
 }
 
-func (b *bench) watch(ctx context.Context, c *contender, number int) (Watch, error) {
+func (b *bench) watch(ctx context.Context, config *rest.Config, c *contender, number, writes int) (Watch, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	config := b.user
 	writer, err := newClients(config, 1)
 	if err != nil {
 		return Watch{}, err
@@ -111,7 +112,6 @@ func (b *bench) watch(ctx context.Context, c *contender, number int) (Watch, err
 		})
 	}
 	opened.Wait()
-	writes := max(1, events/number)
 	watch := Watch{Contender: c.name, Watches: number, Writes: writes}
 	if watch.KubeAPIServerMemory, watch.ServerMemory, err = b.memory(c); err != nil {
 		return Watch{}, err
