@@ -56,16 +56,17 @@ func AddFlags(cmd *cobra.Command, sections cliflag.NamedFlagSets) {
 	cliflag.SetUsageAndHelpFunc(cmd, sections, width)
 }
 
-// AddToolFlags adds the flags of a tool to its command, and after them the flags of the server, whose
-// options the tool takes.
+// AddToolFlags adds the flags of a tool to its command, and those of the server, whose options the tool takes. The help
+// has only the former.
 func AddToolFlags(cmd *cobra.Command, own *pflag.FlagSet, options *apiserver.Options) {
 	sections := cliflag.NamedFlagSets{}
 	sections.FlagSet(own.Name()).AddFlagSet(own)
+	AddFlags(cmd, sections)
 	server := ServerFlags(options, logsapi.NewLoggingConfiguration()) // It writes no log, but takes these flags.
 	for _, name := range server.Order {
-		sections.FlagSet(name).AddFlagSet(server.FlagSet(name))
+		cmd.Flags().AddFlagSet(server.FlagSet(name))
 	}
-	AddFlags(cmd, sections)
+	cmd.Long += "\n\nIt takes the server's flags, too, such as --kubeconfig, --data-dir and --etcd-servers: see the help of the server."
 }
 
 // WithOwnHelp gives a command, and those below it, a help of its own instead of the

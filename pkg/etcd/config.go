@@ -25,6 +25,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -103,6 +104,15 @@ func (c Config) socket() string { return c.path(socketFile) }
 // socket that only the server's user may connect to, so that the data can't be reached
 // around the API.
 func (c Config) Endpoint() string { return "unix://" + c.socket() }
+
+// CheckServed returns an error unless a server with the embedded etcd runs on the directory.
+func (c Config) CheckServed() error {
+	connection, err := net.Dial("unix", c.socket())
+	if err != nil {
+		return fmt.Errorf("no server with an embedded etcd runs on %s: start it, name its data directory with --data-dir, and run this as the same user (%w)", c.Dir, err)
+	}
+	return connection.Close()
+}
 
 func (c Config) acquire(ctx context.Context) (*fileutil.LockedFile, error) {
 	for waiting := false; ; waiting = true {

@@ -309,7 +309,9 @@ func TestAFailedSaveLeavesTheOldFile(t *testing.T) {
 	_, err := saveFile(t.Context(), config, path)
 	require.ErrorContains(t, err, "there is no database of an embedded etcd in "+config.Dir+": name the server's data directory with --data-dir, and run this as the same user (")
 
+	require.ErrorContains(t, config.CheckServed(), "no server with an embedded etcd runs on "+config.Dir+": start it, name its data directory with --data-dir, and run this as the same user (")
 	defer closed(t, start(t, config))
+	require.NoError(t, config.CheckServed())
 	err = config.Save(t.Context(), failingWriter{}, noProgress)
 	require.EqualError(t, err, "writing the snapshot: the disk is full")
 	canceled, cancel := context.WithCancel(t.Context())

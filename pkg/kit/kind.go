@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/ast"
 	"path"
 	"slices"
 	"strings"
@@ -74,7 +75,9 @@ func (k *KindOptions) complete() error {
 		}
 	}
 	slices.SortFunc(k.Versions, compareVersions)
-	k.Versions = slices.Compact(k.Versions)
+	if versions := slices.Compact(slices.Clone(k.Versions)); len(versions) < len(k.Versions) {
+		return fmt.Errorf("a version is named twice: %s", strings.Join(k.Versions, ", "))
+	}
 	if k.Resource == "" {
 		k.Resource = k.Name.Plural()
 	}
@@ -104,6 +107,7 @@ func CreateKind(ctx context.Context, target Target, kind KindOptions) (*Result, 
 	}
 	m.Protobuf = m.Protobuf && !kind.NoProtobuf
 	m.checkVersionsOf(kind)
+	m.checkNamesOf(kind)
 	m.renderOnce("group", &m.data)
 	m.renderTypes("kind")
 	m.render("roles", &m.data)
@@ -138,6 +142,35 @@ func (m *module) checkVersionsOf(kind KindOptions) {
 			m.failf("%s exists already, in %s: add a version by \"kit create version %s --kind %[1]s\"", kind.Name, strings.Join(has, ", "), version)
 		}
 	}
+}
+
+// checkNamesOf refuses a kind with a name that another resource of the group has.
+func (m *module) checkNamesOf(kind KindOptions) {
+	own := append([]string{kind.Resource, kind.Name.File()}, kind.Short...)
+	m.inPackage("pkg/registry/"+m.Group.Package, func(_ string, file *ast.File) bool {
+		for _, declaration := range file.Decls {
+			function, ok := declaration.(*ast.FuncDecl)
+			if !ok || function.Name.Name == string(kind.Name) {
+				continue
+			}
+			other := literal(file, function.Name.Name)
+			if other == nil {
+				continue
+			}
+			names := []string{textOf(valueOf(other, "Resource")), textOf(valueOf(other, "Singular"))}
+			if short, ok := valueOf(other, "ShortNames").(*ast.CompositeLit); ok {
+				for _, name := range short.Elts {
+					names = append(names, textOf(name))
+				}
+			}
+			for _, name := range names {
+				if name != "" && slices.Contains(own, name) {
+					m.failf("%q is a name of %s already: choose another by --plural or --short, or another kind", name, function.Name.Name)
+				}
+			}
+		}
+		return false
+	})
 }
 
 // versionsWith returns the versions of the group that have a kind, the preferred one first.

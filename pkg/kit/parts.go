@@ -17,6 +17,7 @@ limitations under the License.
 package kit
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -55,11 +56,11 @@ type part struct {
 func parts() map[string]part {
 	return map[string]part{
 		"action": {
-			versioned: true, wire: (*module).wireAction,
+			check: (*module).checkSubresource, versioned: true, wire: (*module).wireAction,
 			todo: "Say what the action is in pkg/apis/%[1]s/%[2]s_types.go and in each version, then: make generate. Do it in pkg/registry/%[1]s/%[2]s.go",
 		},
 		"stream": {
-			versioned: true, types: "Options", wire: (*module).wireSubresource,
+			check: (*module).checkSubresource, versioned: true, types: "Options", wire: (*module).wireSubresource,
 			todo: "Say in a line what there is to know, in pkg/registry/%[1]s/%[2]s.go",
 		},
 		"review": {
@@ -180,6 +181,17 @@ func (m *module) readReview(options PartOptions) {
 		m.failf("the group has no version %s, but %s", m.Kind.Versions[unknown], strings.Join(m.served, ", "))
 	}
 	m.fail(m.Kind.complete())
+}
+
+// checkSubresource refuses the names of Kubernetes' own subresources, and those of another kind's parts.
+func (m *module) checkSubresource() {
+	if slices.Contains([]string{"status", "scale"}, m.Part.File()) {
+		m.failf("the name %s is for /%s, as Kubernetes defines it: choose another", m.Part, m.Part.File())
+	}
+	file := fmt.Sprintf("pkg/registry/%s/%s.go", m.Group.Package, m.Part.File())
+	if text := m.read(file); len(text) > 0 && !bytes.Contains(text, []byte(fmt.Sprintf("*%s.%s,", m.Group.Package, m.Kind.Name))) {
+		m.failf("%s is not about %s: choose another name, such as %s%s", file, m.Kind.Name, m.Part, m.Kind.Name)
+	}
 }
 
 func (m *module) checkPackage() {

@@ -125,6 +125,11 @@ func TestPartErrorsNameTheFix(t *testing.T) {
 		"a package's name":  {part: kit.PartOptions{Type: "plugin", Name: "Registry", Kind: "Bread"}, want: "the name Registry means something else in the code: choose another"},
 		"a variable's name": {part: kit.PartOptions{Type: "controller", Name: "Informers", Kind: "Bread"}, want: "the name Informers means something else in the code: choose another"},
 		"a test's name":     {part: kit.PartOptions{Type: "action", Name: "Examples", Kind: "Bread"}, want: "the name Examples means something else in the tests: choose another"},
+		"Kubernetes' own":   {part: kit.PartOptions{Type: "action", Name: "Status", Kind: "Bread"}, want: "the name Status is for /status, as Kubernetes defines it: choose another"},
+		"another kind's": {part: kit.PartOptions{Type: "action", Name: "Bake", Kind: "Oven"}, prepare: func(t *testing.T, dir string) {
+			_, err := kit.CreatePart(t.Context(), kit.Target{Dir: dir}, kit.PartOptions{Type: "action", Name: "Bake", Kind: "Bread"})
+			require.NoError(t, err)
+		}, want: "pkg/registry/bakery/bake.go is not about Oven: choose another name, such as BakeOven"},
 		"no status": {part: kit.PartOptions{Type: "controller", Name: "Heating", Kind: "Oven"},
 			want: `the kind Oven has no conditions in its status, which a controller would write: add them, as "kit create kind --status" does`},
 		"no clients": {part: kit.PartOptions{Type: "controller", Name: "Baking", Kind: "Bread"}, prepare: func(t *testing.T, dir string) {

@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -162,6 +163,9 @@ func (g Group) Storage(scheme *runtime.Scheme, options generic.RESTOptionsGetter
 	if err := g.checkRuntime(runtime); err != nil {
 		return nil, err
 	}
+	if err := g.checkNames(scheme); err != nil {
+		return nil, err
+	}
 	in := Installation{Group: g.Name, Scheme: scheme, Versions: scheme.PrioritizedVersionsForGroup(g.Name), Options: options, Runtime: runtime}
 	byVersion := map[string]map[string]rest.Storage{}
 	for _, kind := range g.Kinds {
@@ -186,6 +190,35 @@ func (g Group) Storage(scheme *runtime.Scheme, options generic.RESTOptionsGetter
 		}
 	}
 	return byVersion, nil
+}
+
+// checkNames returns an error if clients could not tell two resources of the group apart.
+func (g Group) checkNames(scheme *runtime.Scheme) error {
+	names, kinds := map[string]string{}, map[string]string{}
+	for _, kind := range g.Kinds {
+		described := kind.Describe()
+		resource := described.Resource
+		gvk, err := internalKind(scheme, kind)
+		if err != nil {
+			return err
+		}
+		if other, taken := kinds[gvk.Kind]; taken {
+			return fmt.Errorf("the resources %s and %s of %s have the same kind %s: give each its own type", other, resource, g.Name, gvk.Kind)
+		}
+		kinds[gvk.Kind] = resource
+		own := sets.New(resource)
+		if features := described.Features; features != nil {
+			own.Insert(features.ShortNames...)
+			own.Insert(features.Singular)
+		}
+		for name := range own.Delete("") {
+			if other, taken := names[name]; taken {
+				return fmt.Errorf("%q is a name of the kinds %s and %s of %s: change Resource, Singular or ShortNames of one of them", name, other, gvk.Kind, g.Name)
+			}
+			names[name] = gvk.Kind
+		}
+	}
+	return nil
 }
 
 // destroy stops the background work of the storage, such as watch caches. It is called for each version, which the

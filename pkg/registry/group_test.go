@@ -68,8 +68,9 @@ func TestRefusedDeclarations(t *testing.T) {
 	options.StorageConfig.Transport.ServerList = []string{registrytesting.StartEtcd(t).Endpoint()}
 	getter := &storeCounter{RESTOptionsGetter: options.CreateRESTOptionsGetter(&genericoptions.SimpleStorageFactory{StorageConfig: options.StorageConfig}, nil)}
 	site, half, taken, estimate := workshop.Site(), workshop.Machine(), workshop.Machine(), workshop.Estimate()
-	stored := workshop.Site()
-	stored.Resource = "yards"
+	yard, renamed := workshop.Site(), workshop.Machine()
+	yard.Resource, yard.Singular, yard.ShortNames = "yards", "yard", nil
+	renamed.ShortNames = []string{"site"}
 	site.Spec = nil
 	half.KeepSpec = nil
 	taken.Subresources = map[string]registry.Subresource[*types.Machine]{"status": workshop.Run()}
@@ -108,10 +109,15 @@ func TestRefusedDeclarations(t *testing.T) {
 		"a Review unanswered":       {kind: estimate, want: "creating the storage of estimates.workshop.example.com: set Answer in the declaration, or for its path in the Runtime of the group"},
 		"a Custom unserved":         {kind: registry.Custom{Resource: "sites", New: workshop.Site().Describe().New}, want: "creating the storage of sites.workshop.example.com: set Serve in the declaration, or for its path in the Runtime of the group"},
 		"an answer to nothing":      {kind: workshop.Estimate(), runtime: registry.Runtime{Answers: map[string]registry.Answer{"estimate": answer}}, want: `the Runtime of workshop.example.com serves "estimate", which is not a resource of the group: declare it in Kinds`},
+		"a kind twice":              {kind: yard, want: "the resources sites and yards of workshop.example.com have the same kind Site: give each its own type"},
+		"a name twice":              {kind: renamed, want: `"site" is a name of the kinds Site and Machine of workshop.example.com: change Resource, Singular or ShortNames of one of them`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			group := workshop.Group()
-			group.Kinds = []registry.Declaration{stored, test.kind}
+			group.Kinds = []registry.Declaration{workshop.Site(), test.kind}
+			if test.kind.Describe().Resource == "sites" {
+				group.Kinds[0] = workshop.Machine()
+			}
 			_, err := group.Storage(scheme, getter, test.runtime)
 			if err == nil || err.Error() != test.want {
 				t.Errorf("got  %v\nwant %s", err, test.want)

@@ -59,7 +59,9 @@ type Config struct {
 
 	// BinDir is a directory with programs: "etcd", "kube-apiserver" and so on. The default is
 	// the environment variable CONTROLPLANE_BIN_DIR. Without that, package binaries builds the
-	// programs of Kubernetes the first time, and keeps them in the user's cache directory.
+	// programs of Kubernetes the first time, and keeps them in the user's cache directory. A
+	// server is taken from it only if it lies in the module of the working directory: in
+	// another module, a program of the same name is another server.
 	BinDir string
 	// KubernetesVersion is the release of Kubernetes to run, such as "v1.34.4". "1.34" is the
 	// latest known release of a minor version. The default is the environment variable

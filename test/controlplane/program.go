@@ -94,7 +94,7 @@ func (cp *ControlPlane) program(name string) func(context.Context) (string, erro
 			return "", err
 		}
 		dir := cp.config.BinDir
-		if binaries.Known(name) && release != binaries.Version() {
+		if binaries.Known(name) && release != binaries.Version() || !binaries.Known(name) && !inModule(dir) {
 			dir = ""
 		}
 		if dir != "" {
@@ -113,6 +113,16 @@ func (cp *ControlPlane) program(name string) func(context.Context) (string, erro
 		dir, err = binaries.Kubernetes(ctx, options, name)
 		return filepath.Join(dir, name), err
 	}
+}
+
+// inModule reports whether a directory lies in the module of the working directory, or there is no module.
+func inModule(dir string) bool {
+	root, err := moduleRoot()
+	if err != nil {
+		return true
+	}
+	path, err := filepath.Rel(root, dir)
+	return err == nil && filepath.IsLocal(path)
 }
 
 // buildCommand builds a program of the working directory's module.

@@ -35,6 +35,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -193,6 +194,10 @@ func (o *options) migration(ctx context.Context, completed apiserver.CompletedOp
 	if config.Etcd, err = completed.NewEtcdClient(completed.Etcd.StorageConfig.Transport.ServerList...); err != nil {
 		return nil, nil, err
 	}
+	if err := answers(ctx, completed, config.Etcd); err != nil {
+		_ = config.Etcd.Close()
+		return nil, nil, err
+	}
 	if config.KubeEtcd, err = o.kubeEtcd.Client(); err != nil {
 		_ = config.Etcd.Close()
 		return nil, nil, err
@@ -209,6 +214,22 @@ func (o *options) migration(ctx context.Context, completed apiserver.CompletedOp
 		closeEtcd()
 	}
 	return m, closeEtcd, err
+}
+
+// answerTimeout is how long the server's etcd may take for its first answer.
+const answerTimeout = 10 * time.Second
+
+// answers returns an error unless the server's etcd answers. Its client would wait for it without end.
+func answers(ctx context.Context, completed apiserver.CompletedOptions, client *clientv3.Client) error {
+	if completed.Embedded() {
+		return completed.EmbeddedEtcd.CheckServed()
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	if _, err := client.Get(ctx, completed.Etcd.StorageConfig.Prefix, clientv3.WithCountOnly()); err != nil {
+		return fmt.Errorf("the server's etcd at %s does not answer within %s: check --etcd-servers, and the certificates for it: %w", strings.Join(client.Endpoints(), ","), answerTimeout, err)
+	}
+	return nil
 }
 
 // caBundle returns the certificate authority that the APIServices are to trust.
@@ -328,9 +349,16 @@ func (o *options) printFindings(out io.Writer, findings []migrate.Finding, what 
 			if finding.Fix != "" {
 				text += ": " + finding.Fix
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\n", finding.Status, finding.Check, strings.Join(strings.Fields(text), " "))
+			name := finding.Check
+			if finding.Reason != "" {
+				name += "/" + string(finding.Reason)
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\n", finding.Status, name, strings.Join(strings.Fields(text), " "))
 		}
 		err = table.Flush()
+		if migrate.Failures(findings, what) == nil {
+			fmt.Fprintf(out, "\nNone of %d findings keeps %s.\n", len(findings), what)
+		}
 	}
 	return errors.Join(err, migrate.Failures(findings, what))
 }

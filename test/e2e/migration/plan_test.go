@@ -126,11 +126,12 @@ func TestPlan(t *testing.T) {
 		require.Equal(t, 0, code, stderr)
 		require.NotContains(t, stdout, "failure")
 		for _, line := range []string{
-			`ok      apiservices  nothing is in the way`,
-			`notice  etcd         the server's etcd is \d+ revisions behind kube-apiserver's, which --raise-revision writes`,
-			`ok      controllers  nothing is in the way`,
-			`notice  objects      1 pizzas\.\S+ would move, \d+ kB as JSON: 0 have finalizers, 0 are being deleted, 0 have owners`,
-			`notice  objects      3 toppings\.\S+ would move, \d+ kB as JSON: 0 have finalizers, 0 are being deleted, 0 have owners`,
+			`ok      apiservices +nothing is in the way`,
+			`notice  etcd/RevisionTooLow +the server's etcd is \d+ revisions behind kube-apiserver's, which --raise-revision writes`,
+			`ok      controllers +nothing is in the way`,
+			`notice  objects/ObjectsMove +1 pizzas\.\S+ would move, \d+ kB as JSON: 0 have finalizers, 0 are being deleted, 0 have owners`,
+			`notice  objects/ObjectsMove +3 toppings\.\S+ would move, \d+ kB as JSON: 0 have finalizers, 0 are being deleted, 0 have owners`,
+			`None of \d+ findings keeps the objects from moving\.`,
 		} {
 			require.Regexp(t, "(?m)^"+line+"$", stdout)
 		}
