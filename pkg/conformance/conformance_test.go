@@ -145,6 +145,7 @@ LEFT BEHIND: /a is left
        loaves.v1.example.com
 verbs  ✓ 1 – 1
 watch  ✗ 2 ? 1
+(✓ passed, ✗ failed, – not offered, ? not checked)
 2 of 5 checks failed (causes: 1), 1 passed, 1 are not offered, 1 could not be made (level full, v1.37.1 at https://kube, 1970-01-01T00:00:00Z, 1m0s)
 `,
 		"junit": `<?xml version="1.0" encoding="UTF-8"?>

@@ -257,6 +257,9 @@ func (r *Report) Total() string {
 		r.Level, r.Server.GitVersion, r.Host, r.Began.UTC().Format(time.RFC3339), r.Took.Round(time.Second))
 }
 
+// named is up to how many checks without a result a text names. The other formats name all.
+const named = 30
+
 func (r *Report) writeText(out io.Writer) error {
 	var text strings.Builder
 	for _, incomplete := range r.Incomplete() {
@@ -272,7 +275,11 @@ func (r *Report) writeText(out io.Writer) error {
 	}
 	for _, outcome := range []Outcome{NotOffered, NotChecked} {
 		for _, group := range r.Reasons(outcome) {
-			fmt.Fprintf(&text, "%s %s: %s\n", outcome.symbol(), group.Checks(), group.First().Reason)
+			checks := group.Checks()
+			if len(group) > named {
+				checks = fmt.Sprintf("%d checks", len(group))
+			}
+			fmt.Fprintf(&text, "%s %s: %s\n", outcome.symbol(), checks, group.First().Reason)
 		}
 	}
 	for _, omitted := range r.Omitted {
@@ -293,6 +300,7 @@ func (r *Report) writeText(out io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
+	fmt.Fprintln(&text, "(✓ passed, ✗ failed, – not offered, ? not checked)")
 	fmt.Fprintln(&text, r.Total())
 	_, err := io.WriteString(out, printable(text.String()))
 	return err

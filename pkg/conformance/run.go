@@ -67,7 +67,8 @@ type Options struct {
 	WebhookAddress string
 	// AuditLog is the file that the server of the API writes its audit events to. Without it audit is not examined.
 	AuditLog string
-	// Progress is called with a line about each result, by one goroutine at a time. It may be nil.
+	// Progress is called with a line about each result of a check that was made, by one goroutine at a time. It may be
+	// nil.
 	Progress func(line string)
 }
 
@@ -304,7 +305,7 @@ func (r *run) progress(total int) func(Result) {
 	return func(result Result) {
 		mu.Lock()
 		defer mu.Unlock()
-		if done++; r.Progress != nil {
+		if done++; r.Progress != nil && result.Outcome != NotOffered {
 			r.Progress(fmt.Sprintf("[%d/%d] %s", done, total, result.Line()))
 		}
 	}

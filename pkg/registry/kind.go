@@ -81,9 +81,9 @@ type Kind[O Object] struct {
 	// rest.RESTUpdateStrategy. It runs after the status has been reset or kept, and before the generation
 	// is computed.
 	Prepare func(ctx context.Context, o, old O)
-	// Validate checks rules that declarative validation tags can't express. Like declarative validation, it
-	// should skip values that are equal in both objects: stored objects stay valid under stricter rules
-	// (ratcheting).
+	// Validate checks rules that declarative validation tags can't express. An update without a change of the
+	// spec is not refused for errors that the stored object has, too (ratcheting). To go as far as declarative
+	// validation, skip values that are equal in both objects.
 	Validate func(ctx context.Context, o, old O) field.ErrorList
 	// ValidationOptions enables or disables the options that declarative validation
 	// tags name, such as +k8s:ifEnabled(Option). An option that a tag names and the map

@@ -445,12 +445,16 @@ func (w *recordedWarnings) AddWarning(_, text string) { *w = append(*w, text) }
 // TestRatcheting checks that stored values may stay under stricter rules.
 func TestRatcheting(t *testing.T) {
 	kind := workshop.Machine()
-	strict := false
+	strict, forgetful := false, false
 	kind.Validate = func(_ context.Context, m, old *types.Machine) field.ErrorList {
+		var errs field.ErrorList
 		if strict && (old == nil || m.Spec.Site != old.Spec.Site) {
-			return field.ErrorList{field.Forbidden(field.NewPath("spec", "site"), "not any more")}
+			errs = append(errs, field.Forbidden(field.NewPath("spec", "site"), "not any more"))
 		}
-		return nil
+		if forgetful && m.Spec.Replicas > 0 {
+			errs = append(errs, field.Invalid(field.NewPath("spec", "replicas"), m.Spec.Replicas, "must be 0"))
+		}
+		return errs
 	}
 	m := newMachines(t, kind)
 	machine := m.mustCreate(drill())
@@ -461,6 +465,17 @@ func TestRatcheting(t *testing.T) {
 		t.Fatalf("what has not changed is refused: %v", err)
 	}
 	machine = obj.(*types.Machine)
+	forgetful = true // This rule does not look at the stored object.
+	machine.Labels = map[string]string{"a": "b"}
+	if obj, err = m.update("machines", "drill", machine); err != nil {
+		t.Fatalf("a label is refused: %v", err)
+	}
+	machine = obj.(*types.Machine)
+	machine.Spec.Dimensions = types.Dimensions{Width: 2, Height: 3}
+	if _, err := m.update("machines", "drill", machine); !apierrors.IsInvalid(err) {
+		t.Errorf("got %v for another field of the spec, want Invalid", err)
+	}
+	forgetful, machine.Spec.Dimensions = false, types.Dimensions{}
 	machine.Spec.Site = "yard"
 	if _, err := m.update("machines", "drill", machine); !apierrors.IsInvalid(err) {
 		t.Errorf("got %v for a change, want Invalid", err)

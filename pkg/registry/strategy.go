@@ -18,6 +18,8 @@ package registry
 
 import (
 	"context"
+	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/operation"
@@ -180,9 +182,18 @@ func (s strategy[O]) checkUnstored(ctx context.Context, o O) error {
 }
 
 // ValidateUpdate checks the new object, also against the stored one. The caller has already
-// checked the metadata.
+// checked the metadata. While the spec stays as it is, errors that the stored object has, too, are
+// none: it can lose a finalizer and be deleted under stricter rules.
 func (s strategy[O]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	return s.kind.validate(ctx, obj.(O), old.(O))
+	o, from := obj.(O), old.(O)
+	errs := s.kind.validate(ctx, o, from)
+	if len(errs) == 0 || !equality.Semantic.DeepEqual(s.kind.Spec(o), s.kind.Spec(from)) {
+		return errs
+	}
+	stored := s.kind.validate(ctx, from, from)
+	return slices.DeleteFunc(errs, func(err *field.Error) bool {
+		return slices.ContainsFunc(stored, func(other *field.Error) bool { return reflect.DeepEqual(err, other) })
+	})
 }
 
 func (k *Kind[O]) validate(ctx context.Context, o, old O) field.ErrorList {

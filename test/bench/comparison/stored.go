@@ -328,7 +328,7 @@ func (s *Stored) use(ctx context.Context, b *bench, c *contender, clients []clie
 func (b *bench) readStored(ctx context.Context, c *contender, objects int) ([]Sample, error) {
 	var samples []Sample
 	for _, read := range storedReads {
-		if c.name == uncached && read.all && objects > 2*batch {
+		if c.name == uncached && read.all && objects > batch {
 			continue // It would have to read all objects for each.
 		}
 		config := b.cp.RESTConfig()
