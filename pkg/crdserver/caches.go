@@ -21,7 +21,6 @@ import (
 	"errors"
 	"net/http"
 	"path"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -114,7 +113,6 @@ func (c *caches) start() {
 	go func() {
 		c.pending.Wait()
 		c.ready.Store(true)
-		debug.FreeOSMemory() // Decoding has left more garbage than there are objects.
 	}()
 }
 

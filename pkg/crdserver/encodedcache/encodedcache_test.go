@@ -25,6 +25,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -248,10 +249,11 @@ func (s stored) GetList(_ context.Context, _ string, opts storage.ListOptions, l
 	into.Items, into.Object = s.objects, map[string]any{}
 	into.SetResourceVersion("9")
 	if limit := int(opts.Predicate.Limit); limit > 0 && limit < len(s.objects) {
-		begin := len(opts.Predicate.Continue) * limit
-		into.Items = s.objects[begin:min(begin+limit, len(s.objects))]
-		if begin+limit < len(s.objects) {
-			into.SetContinue(opts.Predicate.Continue + "x")
+		begin, _ := strconv.Atoi(opts.Predicate.Continue)
+		end := min(begin+limit, len(s.objects))
+		into.Items = s.objects[begin:end]
+		if end < len(s.objects) {
+			into.SetContinue(strconv.Itoa(end))
 		}
 	}
 	return nil
@@ -261,7 +263,7 @@ func (s stored) GetList(_ context.Context, _ string, opts storage.ListOptions, l
 // get maps.
 func TestNew(t *testing.T) {
 	var etcd stored
-	for i := range 2*pageSize + 1 {
+	for i := range 3*smallestPage + 1 {
 		o := decoded(t)
 		o.SetName(fmt.Sprintf("object-%05d", i))
 		etcd.objects = append(etcd.objects, *o)
@@ -278,7 +280,7 @@ func TestNew(t *testing.T) {
 	cached, all := &objects{}, storage.ListOptions{Recursive: true, Predicate: storage.Everything, ResourceVersion: "0"}
 	require.NoError(t, layer.GetList(t.Context(), "/widgets/", all, cached))
 	require.Len(t, cached.Items, len(etcd.objects))
-	require.NotEmpty(t, cached.Items[2*pageSize].json)
+	require.NotEmpty(t, cached.Items[3*smallestPage].json)
 	read := &unstructured.UnstructuredList{}
 	require.NoError(t, layer.GetList(t.Context(), "/widgets/", all, read))
 	require.Equal(t, etcd.objects, read.Items)

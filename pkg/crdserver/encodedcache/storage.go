@@ -19,6 +19,8 @@ package encodedcache
 import (
 	"context"
 	"io"
+	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,7 +40,7 @@ import (
 // New returns a watch cache of unstructured objects. It has them encoded.
 func New(config cacher.Config, etcd storage.Interface) (apiserverstorage.CacheLayer, error) {
 	encoded := config
-	encoded.Storage = &encodingStorage{config.Storage, config}
+	encoded.Storage = &encodingStorage{Interface: config.Storage, config: config}
 	encoded.KeyFunc = func(o runtime.Object) (string, error) { return o.(*object).key, nil }
 	encoded.GetAttrsFunc = func(o runtime.Object) (labels.Set, fields.Set, error) {
 		return o.(*object).labels, o.(*object).fields, nil
@@ -67,6 +69,8 @@ func New(config cacher.Config, etcd storage.Interface) (apiserverstorage.CacheLa
 type encodingStorage struct {
 	storage.Interface
 	config cacher.Config
+	// limit is how many objects the next page has, or 0 for the smallest page.
+	limit atomic.Int64
 }
 
 // EnableResourceSizeEstimation does nothing. The estimation remembers the size of each object, with its key.
@@ -75,14 +79,13 @@ func (*encodingStorage) EnableResourceSizeEstimation(storage.KeysFunc) error { r
 // IsWatchListSemanticsUnSupported makes the Cacher list, page by page.
 func (*encodingStorage) IsWatchListSemanticsUnSupported() bool { return true }
 
-// pageSize is the number of objects that are decoded at once. The Cacher asks for 10,000.
-const pageSize = 500
+// A page has about as many objects as take pageBytes in JSON, which are decoded at once, but at least smallestPage. The
+// Cacher asks for 10,000. Each page makes etcd count the objects that follow.
+const smallestPage, pageBytes = 500, 8 << 20
 
 // GetList reads a page.
 func (s *encodingStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
-	if opts.Predicate.Limit > pageSize {
-		opts.Predicate.Limit = pageSize
-	}
+	opts.Predicate.Limit = min(opts.Predicate.Limit, max(smallestPage, s.limit.Load()))
 	read := s.config.NewListFunc().(*unstructured.UnstructuredList)
 	if err := s.Interface.GetList(ctx, key, opts, read); err != nil {
 		return err
@@ -96,6 +99,10 @@ func (s *encodingStorage) GetList(ctx context.Context, key string, opts storage.
 			return err
 		}
 		into.Items[i] = *encoded
+	}
+	s.limit.Store(pageBytes * int64(len(into.Items)) / max(1, into.size()))
+	if opts.Predicate.Continue != "" && into.Continue == "" {
+		go debug.FreeOSMemory() // Decoding has left more garbage than there are objects.
 	}
 	return nil
 }
