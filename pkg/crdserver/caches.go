@@ -26,7 +26,9 @@ import (
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -50,7 +52,9 @@ const (
 type caches struct {
 	// client is nil if there are no caches.
 	client rest.Interface
-	slots  chan struct{}
+	// sizes are those of --watch-cache-sizes. A resource with the size 0 has no cache.
+	sizes map[schema.GroupResource]int
+	slots chan struct{}
 	// filled are the resourceVersions of the copies of definitions, by name. Starting is true
 	// until all definitions have been copied once. Only the mirror's one worker uses both.
 	filled   map[string]string
@@ -65,9 +69,12 @@ func newCaches(config *apiserver.Config) (*caches, error) {
 	if !config.Etcd.EnableWatchCache {
 		return c, nil
 	}
+	var err error
+	if c.sizes, err = genericoptions.ParseWatchCacheSizes(config.Etcd.WatchCacheSizes); err != nil {
+		return nil, err
+	}
 	loopback := rest.CopyConfig(config.Generic.LoopbackClientConfig)
 	loopback.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	var err error
 	c.client, err = rest.UnversionedRESTClientFor(loopback)
 	return c, err
 }
@@ -78,6 +85,9 @@ func (c *caches) fill(ctx context.Context, copied *apiextensions.CustomResourceD
 		return
 	}
 	c.filled[copied.Name] = copied.ResourceVersion
+	if size, set := c.sizes[schema.ParseGroupResource(copied.Name)]; set && size == 0 {
+		return
+	}
 	var paths []string
 	for _, version := range copied.Spec.Versions {
 		if version.Served {

@@ -30,6 +30,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/rest"
@@ -126,10 +127,15 @@ func TestReadyWhenCachesAreFilled(t *testing.T) {
 
 func TestReadyWithoutCaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := cachesOf(t, nil)
-		c.fill(t.Context(), copiedAt("1"))
-		c.start()
-		synctest.Wait()
-		require.NoError(t, c.check(nil))
+		server := &filling{until: time.Now().Add(time.Hour), asked: map[string]int{}}
+		none, one := cachesOf(t, nil), cachesOf(t, server)
+		one.sizes = map[schema.GroupResource]int{{Group: "example.com", Resource: "widgets"}: 0}
+		for _, c := range []*caches{none, one} {
+			c.fill(t.Context(), copiedAt("1"))
+			c.start()
+			synctest.Wait()
+			require.NoError(t, c.check(nil))
+		}
+		require.Empty(t, server.requests())
 	})
 }
