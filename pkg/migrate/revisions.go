@@ -210,7 +210,7 @@ func (m *Migration) checkRevision(ctx context.Context, back bool) (missed string
 	return missed, &refusal{
 		cause: missed + ", so that clients that watch would see nothing until it has caught up",
 		fix: fmt.Sprintf("restore a snapshot of %s by \"etcdutl snapshot restore --bump-revision=%d --mark-compacted\"%s, so that it goes on above the revision %d, "+
-			"or give --raise-revision: this command then writes up to %d empty revisions there", to, missing+raiseMargin, embedded, goal, most),
+			"or give --raise-revision: \"migrate run\" or \"migrate back\" then writes up to %d empty revisions there", to, missing+raiseMargin, embedded, goal, most),
 	}
 }
 

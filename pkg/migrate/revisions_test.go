@@ -44,16 +44,16 @@ func TestCheckRevision(t *testing.T) {
 		"kube-apiserver is behind, and raised directly": {-100_001, true, true, true, "kube-apiserver's etcd is 100001 revisions behind the server's", ""},
 		"the server is behind": {1, false, false, false, "the server's etcd is 1 revisions behind kube-apiserver's",
 			`restore a snapshot of the server's etcd by "etcdutl snapshot restore --bump-revision=1001 --mark-compacted", or of an embedded etcd by "snapshot restore", so that it goes on above the revision <goal>, ` +
-				`or give --raise-revision: this command then writes up to 2000000 empty revisions there`},
+				`or give --raise-revision: "migrate run" or "migrate back" then writes up to 2000000 empty revisions there`},
 		"the server is far behind": {2_000_001, false, true, false, "the server's etcd is 2000001 revisions behind kube-apiserver's",
 			`restore a snapshot of the server's etcd by "etcdutl snapshot restore --bump-revision=2001001 --mark-compacted", or of an embedded etcd by "snapshot restore", so that it goes on above the revision <goal>, ` +
-				`or give --raise-revision: this command then writes up to 2000000 empty revisions there`},
+				`or give --raise-revision: "migrate run" or "migrate back" then writes up to 2000000 empty revisions there`},
 		"kube-apiserver is behind": {-1, true, false, true, "kube-apiserver's etcd is 1 revisions behind the server's",
 			`restore a snapshot of kube-apiserver's etcd by "etcdutl snapshot restore --bump-revision=1001 --mark-compacted", so that it goes on above the revision <goal>, ` +
-				`or give --raise-revision: this command then writes up to 2000000 empty revisions there`},
+				`or give --raise-revision: "migrate run" or "migrate back" then writes up to 2000000 empty revisions there`},
 		"kube-apiserver is far behind": {-100_001, true, true, false, "kube-apiserver's etcd is 100001 revisions behind the server's",
 			`restore a snapshot of kube-apiserver's etcd by "etcdutl snapshot restore --bump-revision=101001 --mark-compacted", so that it goes on above the revision <goal>, ` +
-				`or give --raise-revision: this command then writes up to 100000 empty revisions there`},
+				`or give --raise-revision: "migrate run" or "migrate back" then writes up to 100000 empty revisions there`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene, goal := usualScene(), server

@@ -67,10 +67,12 @@ func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *co
 			"Reads all objects, and prints one line per finding. The exit code is 1 if there is a failure, which keeps the objects from moving.", plan),
 		newCommand(name, base, groups, "run", "Moves the objects, or continues to",
 			"Copies the objects while they are used, keeps clients waiting with writes for some seconds, compares all objects, and makes kube-apiserver send requests to the server. "+
-				"It can be run again after it was interrupted. The CustomResourceDefinitions keep their objects, but are no longer served.", thenStatus((*migrate.Migration).Run)),
+				"It can be run again after it was interrupted. The CustomResourceDefinitions keep their objects, but are no longer served.", thenStatus((*migrate.Migration).Run,
+				"Look after the group's controllers. \"migrate back\" undoes the move, until \"migrate finish\" deletes the copies that are left.")),
 		newCommand(name, base, groups, "back", "Moves the objects back into the CustomResourceDefinitions, or continues to",
 			"Copies the objects back into kube-apiserver's etcd while they are used, keeps clients waiting with writes for some seconds, compares all objects, and makes kube-apiserver answer requests itself. "+
-				"It can be run again after it was interrupted. The server keeps its objects, which no client sees, until \"migrate finish\".", thenStatus((*migrate.Migration).Back)),
+				"It can be run again after it was interrupted. The server keeps its objects, which no client sees, until \"migrate finish\".", thenStatus((*migrate.Migration).Back,
+				"\"migrate finish\" deletes the copies that the server has.")),
 		newCommand(name, base, groups, "status", "Says how far a migration is", "", printStatus),
 		newCommand(name, base, groups, "abort", "Undoes a migration before clients use what the objects move to",
 			"Removes the objects from the server again, or leaves them there on the way back, and lets clients write. That is possible until the phase Switching.", abort),
@@ -363,13 +365,17 @@ func (o *options) printFindings(out io.Writer, findings []migrate.Finding, what 
 	return errors.Join(err, migrate.Failures(findings, what))
 }
 
-// thenStatus returns what a command does that moves objects: it prints the status at the end.
-func thenStatus(move func(*migrate.Migration, context.Context) error) func(*cobra.Command, *options, *migrate.Migration) error {
+// thenStatus returns what a command does that moves objects: it prints the status at the end, and what comes next.
+func thenStatus(move func(*migrate.Migration, context.Context) error, next string) func(*cobra.Command, *options, *migrate.Migration) error {
 	return func(cmd *cobra.Command, o *options, m *migrate.Migration) error {
 		if err := move(m, cmd.Context()); err != nil {
 			return err
 		}
-		return printStatus(cmd, o, m)
+		if err := printStatus(cmd, o, m); err != nil || o.format == tool.FormatJSON {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", next)
+		return nil
 	}
 }
 
