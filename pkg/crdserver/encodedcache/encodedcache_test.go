@@ -26,6 +26,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,6 +34,7 @@ import (
 	library "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -231,6 +233,9 @@ func (o *sharedObject) GetObject() runtime.Object { return o.object }
 type stored struct {
 	storage.Interface
 	objects []unstructured.Unstructured
+	// pagesOnly refuses a list without a limit, and compacted the next page that continues a list.
+	pagesOnly bool
+	compacted *atomic.Bool
 }
 
 func (s stored) Versioner() storage.Versioner                              { return storage.APIObjectVersioner{} }
@@ -248,6 +253,9 @@ func (s stored) GetList(_ context.Context, _ string, opts storage.ListOptions, l
 	into := list.(*unstructured.UnstructuredList)
 	into.Items, into.Object = s.objects, map[string]any{}
 	into.SetResourceVersion("9")
+	if opts.Predicate.Limit == 0 && s.pagesOnly || opts.Predicate.Continue != "" && s.compacted.CompareAndSwap(true, false) {
+		return apierrors.NewResourceExpired("compacted")
+	}
 	if limit := int(opts.Predicate.Limit); limit > 0 && limit < len(s.objects) {
 		begin, _ := strconv.Atoi(opts.Predicate.Continue)
 		end := min(begin+limit, len(s.objects))
@@ -262,7 +270,8 @@ func (s stored) GetList(_ context.Context, _ string, opts storage.ListOptions, l
 // The Cacher lists in pages of its own, k8s.io/apiserver compares it with etcd every few minutes, and clients of the storage
 // get maps.
 func TestNew(t *testing.T) {
-	var etcd stored
+	etcd := stored{pagesOnly: true, compacted: &atomic.Bool{}}
+	etcd.compacted.Store(true) // The Cacher lists again without a limit.
 	for i := range 3*smallestPage + 1 {
 		o := decoded(t)
 		o.SetName(fmt.Sprintf("object-%05d", i))
@@ -288,6 +297,8 @@ func TestNew(t *testing.T) {
 	require.NoError(t, layer.Get(t.Context(), "/widgets/ns/object-00007", storage.GetOptions{ResourceVersion: "0"}, got))
 	require.Equal(t, &etcd.objects[7], got)
 
+	etcd.pagesOnly = false
+	require.False(t, etcd.compacted.Load())
 	newList := func() runtime.Object { return &objects{} }
 	checker := consistency.NewChecker("/widgets/", config.GroupResource, newList, always{layer.Interface.(*Storage).Interface}, &decodedStorage{etcd, config.NewListFunc})
 	digests, err := checker.CalculateDigests(t.Context())

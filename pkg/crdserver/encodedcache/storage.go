@@ -83,24 +83,40 @@ func (*encodingStorage) IsWatchListSemanticsUnSupported() bool { return true }
 // Cacher asks for 10,000. Each page makes etcd count the objects that follow.
 const smallestPage, pageBytes = 500, 8 << 20
 
-// GetList reads a page.
+// GetList reads a page, or all pages: without a limit, the Cacher lists again if etcd has compacted the revision of a page.
 func (s *encodingStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
-	opts.Predicate.Limit = min(opts.Predicate.Limit, max(smallestPage, s.limit.Load()))
+	into, limit := list.(*objects), opts.Predicate.Limit
+	for {
+		opts.Predicate.Limit = max(smallestPage, s.limit.Load())
+		if limit > 0 {
+			opts.Predicate.Limit = min(opts.Predicate.Limit, limit)
+		}
+		if err := s.addPage(ctx, key, opts, into); err != nil {
+			return err
+		}
+		if limit > 0 || into.Continue == "" {
+			return nil
+		}
+		opts.Predicate.Continue, opts.ResourceVersion, opts.ResourceVersionMatch = into.Continue, "", ""
+	}
+}
+
+func (s *encodingStorage) addPage(ctx context.Context, key string, opts storage.ListOptions, into *objects) error {
 	read := s.config.NewListFunc().(*unstructured.UnstructuredList)
 	if err := s.Interface.GetList(ctx, key, opts, read); err != nil {
 		return err
 	}
-	into := list.(*objects)
 	into.ListMeta = listMeta(read)
-	into.Items = make([]object, len(read.Items))
+	page := objects{Items: make([]object, len(read.Items))}
 	for i := range read.Items {
 		encoded, err := encode(&s.config, &read.Items[i])
 		if err != nil {
 			return err
 		}
-		into.Items[i] = *encoded
+		page.Items[i] = *encoded
 	}
-	s.limit.Store(pageBytes * int64(len(into.Items)) / max(1, into.size()))
+	s.limit.Store(pageBytes * int64(len(page.Items)) / max(1, page.size()))
+	into.Items = append(into.Items, page.Items...)
 	if opts.Predicate.Continue != "" && into.Continue == "" {
 		go debug.FreeOSMemory() // Decoding has left more garbage than there are objects.
 	}
