@@ -18,7 +18,6 @@ package registry
 
 import (
 	"context"
-	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -192,7 +191,7 @@ func (s strategy[O]) ValidateUpdate(ctx context.Context, obj, old runtime.Object
 	}
 	stored := s.kind.validate(ctx, from, from)
 	return slices.DeleteFunc(errs, func(err *field.Error) bool {
-		return slices.ContainsFunc(stored, func(other *field.Error) bool { return reflect.DeepEqual(err, other) })
+		return slices.ContainsFunc(stored, func(other *field.Error) bool { return err.Error() == other.Error() })
 	})
 }
 
