@@ -69,7 +69,7 @@ var (
 )
 
 // shortAttack is the one that takes shortTime in "make test".
-const shortAttack, shortTime = "bodies of 3 MiB", time.Second
+const shortAttack, shortTime = "bodies of 3 MiB", 4 * time.Second
 
 func attackTime() time.Duration {
 	if seconds, err := strconv.Atoi(os.Getenv("ATTACK_SECONDS")); err == nil {
