@@ -342,6 +342,7 @@ func plan(cmd *cobra.Command, o *options, m *migrate.Migration) error {
 
 // printFindings returns an error if findings keep something from being done.
 func (o *options) printFindings(out io.Writer, findings []migrate.Finding, what string) (err error) {
+	failures := migrate.Failures(findings, what)
 	if o.format == tool.FormatJSON {
 		err = tool.PrintJSON(out, map[string]any{"findings": findings})
 	} else {
@@ -358,11 +359,11 @@ func (o *options) printFindings(out io.Writer, findings []migrate.Finding, what 
 			fmt.Fprintf(table, "%s\t%s\t%s\n", finding.Status, name, strings.Join(strings.Fields(text), " "))
 		}
 		err = table.Flush()
-		if migrate.Failures(findings, what) == nil {
+		if failures == nil {
 			fmt.Fprintf(out, "\nNone of %d findings keeps %s.\n", len(findings), what)
 		}
 	}
-	return errors.Join(err, migrate.Failures(findings, what))
+	return errors.Join(err, failures)
 }
 
 // thenStatus returns what a command does that moves objects: it prints the status at the end, and what comes next.

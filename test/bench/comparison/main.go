@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags.IntVar(&s.requests, "requests", 1000, "how many requests of each verb 16 clients send in a round; 0 for none")
 	flags.IntVar(&s.objects, "objects", 5000, "how many objects lists have; 0 for no lists")
 	flags.IntVar(&s.watches, "watches", 1000, "how many watches see each write; 0 for none")
-	stored := flags.String("stored", "0,50000", "with how many custom resources kube-apiserver and crd-apiserver are started; empty for none")
+	stored := flags.String("stored", "1,50000", "with how many custom resources kube-apiserver and crd-apiserver are started; empty for none")
 	flags.IntVar(&s.templates, "templates", 1, "how many templates these have, each of 150 bytes")
 	flags.StringVar(&s.base, "crd-base", "", "the path of another build of crd-apiserver, which is started with them, too")
 	growth := flags.String("growth", "0,10000,100000", "with how many stored pizzas the server is started; empty for none")

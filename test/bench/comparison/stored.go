@@ -207,10 +207,13 @@ func (b *bench) storing(ctx context.Context, s size) ([]*contender, error) {
 		return nil, err
 	}
 	var contenders []*contender
-	for _, each := range []struct{ name, group, prefix, binary, flag string }{
+	for _, each := range []struct {
+		name, group, prefix, binary string
+		flags                       []string
+	}{
 		{name: reference, group: "crd.stored.example.com", prefix: "/registry"},
 		{name: moved, group: "moved.stored.example.com", prefix: "/moved"},
-		{name: uncached, group: "uncached.stored.example.com", prefix: "/uncached", flag: "--watch-cache-sizes=workflows.uncached.stored.example.com#0"},
+		{name: uncached, group: "uncached.stored.example.com", prefix: "/uncached", flags: []string{"--watch-cache-sizes=workflows.uncached.stored.example.com#0"}},
 		{name: "crd-apiserver, base", group: "base.stored.example.com", prefix: "/base", binary: s.base},
 	} {
 		if each.binary == "" && each.prefix == "/base" {
@@ -221,11 +224,7 @@ func (b *bench) storing(ctx context.Context, s size) ([]*contender, error) {
 		}
 		c := &contender{name: each.name, group: each.group, version: "v1", resource: "workflows", kind: "Workflow", content: `"spec":{"entrypoint":"main"}`, prefix: each.prefix, revision: map[string]string{}}
 		if each.name != reference {
-			var flags []string
-			if each.flag != "" {
-				flags = append(flags, each.flag)
-			}
-			if c.server, err = b.startMoved(ctx, strings.Trim(each.prefix, "/"), each.prefix, each.group, each.binary, flags...); err != nil {
+			if c.server, err = b.startMoved(ctx, strings.Trim(each.prefix, "/"), each.prefix, each.group, each.binary, each.flags...); err != nil {
 				return nil, err
 			}
 			if err := b.await(ctx, "/apis/"+c.group+"/v1/workflows"); err != nil {
