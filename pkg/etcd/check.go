@@ -84,22 +84,27 @@ func readDatabase(path string, visit func(key string, value []byte) error) (read
 	return read, err
 }
 
-// checkDepth returns an error if a page refers to one above it, which bbolt would follow without end.
+// checkDepth returns an error if a page refers to one above it, or to one that is no page of keys, which bbolt would
+// follow without end.
 func checkDepth(path string, pageSize int64, tx *bbolt.Tx) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	const branch, header, element, maxDepth = 1, 16, 16, 32 // of bbolt's format
+	const branch, leaf, header, element, maxDepth = 1, 2, 16, 16, 32 // of bbolt's format
 	var check func(id uint64, depth int) error
 	check = func(id uint64, depth int) error {
 		page := make([]byte, header)
 		if _, err := file.ReadAt(page, int64(id)*pageSize); err != nil { //nolint:gosec // G115: then there is no such page.
 			return fmt.Errorf("page %d can't be read: %w", id, err)
 		}
-		if binary.NativeEndian.Uint16(page[8:]) != branch {
+		switch flags := binary.NativeEndian.Uint16(page[8:]); flags {
+		case leaf:
 			return nil
+		case branch:
+		default:
+			return fmt.Errorf("page %d has the flags %#x", id, flags)
 		}
 		if depth == maxDepth {
 			return fmt.Errorf("page %d is in more than %d others", id, maxDepth)
@@ -118,11 +123,15 @@ func checkDepth(path string, pageSize int64, tx *bbolt.Tx) error {
 	if err := check(uint64(tx.Cursor().Bucket().RootPage()), 0); err != nil {
 		return err
 	}
-	return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error {
-		if bucket == nil || bucket.RootPage() == 0 { // It is within another page.
-			return nil
+	return tx.ForEach(func(name []byte, bucket *bbolt.Bucket) error {
+		if bucket.RootPage() != 0 {
+			return check(uint64(bucket.RootPage()), 0)
 		}
-		return check(uint64(bucket.RootPage()), 0)
+		// It is a leaf within another page.
+		if bucket.Stats().InlineBucketInuse == 0 {
+			return fmt.Errorf("the bucket %q is not a leaf", name)
+		}
+		return nil
 	})
 }
 

@@ -69,13 +69,17 @@ func TestDamagedDatabases(t *testing.T) {
 		"cut off":            {func(b []byte) []byte { return b[:5*size] }, "it is truncated: it has "},
 		"empty":              {func([]byte) []byte { return nil }, "opening it with bbolt: "},
 		"without metadata":   {func(b []byte) []byte { clear(b[:2*size]); return b }, "opening it with bbolt: invalid database"},
-		"zeroes in all else": {func(b []byte) []byte { clear(b[2*size:]); return b }, "it is damaged or truncated: bbolt fails with "},
+		"zeroes in all else": {func(b []byte) []byte { clear(b[2*size:]); return b }, "it is damaged: page "},
 		"noise in all else": {func(b []byte) []byte {
 			for i := 2 * size; i < len(b); i += 64 {
 				b[i] ^= 0xff
 			}
 			return b
 		}, "it is damaged"},
+		"a bucket that refers to itself": {func(b []byte) []byte {
+			empty := "lease" + strings.Repeat("\x00", 3*8) // The page of the bucket, which has no number, is a leaf.
+			return bytes.ReplaceAll(b, []byte(empty+"\x02"), []byte(empty+"\x01"))
+		}, `it is damaged: the bucket "lease" is not a leaf`},
 		"a changed key":   {func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("key-50"), []byte("key-59")) }, "its value is not what was written"},
 		"a changed value": {func(b []byte) []byte { return bytes.ReplaceAll(b, []byte{200, 200, 200}, []byte{200, 201, 200}) }, "its value is not what was written"},
 	} {
