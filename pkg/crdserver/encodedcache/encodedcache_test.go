@@ -229,9 +229,10 @@ func (o *sharedObject) CacheEncode(id runtime.Identifier, encode func(runtime.Ob
 
 func (o *sharedObject) GetObject() runtime.Object { return o.object }
 
-// stored is an etcd with objects.
+// stored is an etcd with objects. The seventh is stored in another version.
 type stored struct {
 	storage.Interface
+	codec   runtime.Codec
 	objects []unstructured.Unstructured
 	// pagesOnly refuses a list without a limit, and compacted the next page that continues a list.
 	pagesOnly bool
@@ -250,27 +251,64 @@ func (s stored) Watch(context.Context, string, storage.ListOptions) (watch.Inter
 }
 
 func (s stored) GetList(_ context.Context, _ string, opts storage.ListOptions, list runtime.Object) error {
-	into := list.(*unstructured.UnstructuredList)
-	into.Items, into.Object = s.objects, map[string]any{}
-	into.SetResourceVersion("9")
 	if opts.Predicate.Limit == 0 && s.pagesOnly || opts.Predicate.Continue != "" && s.compacted.CompareAndSwap(true, false) {
 		return apierrors.NewResourceExpired("compacted")
 	}
+	begin, end := 0, len(s.objects)
 	if limit := int(opts.Predicate.Limit); limit > 0 && limit < len(s.objects) {
-		begin, _ := strconv.Atoi(opts.Predicate.Continue)
-		end := min(begin+limit, len(s.objects))
-		into.Items = s.objects[begin:end]
-		if end < len(s.objects) {
-			into.SetContinue(strconv.Itoa(end))
+		begin, _ = strconv.Atoi(opts.Predicate.Continue)
+		end = min(begin+limit, len(s.objects))
+	}
+	items, continues := s.objects[begin:end], ""
+	if end < len(s.objects) {
+		continues = strconv.Itoa(end)
+	}
+	switch into := list.(type) {
+	case *unstructured.UnstructuredList:
+		into.Items, into.Object = items, map[string]any{}
+		into.SetResourceVersion("9")
+		into.SetContinue(continues)
+	case *storedList:
+		into.ListMeta = metav1.ListMeta{ResourceVersion: "9", Continue: continues}
+		for i := range items {
+			item := &storedObject{ObjectMeta: metav1.ObjectMeta{ResourceVersion: items[i].GetResourceVersion()}}
+			data, err := items[i].MarshalJSON()
+			if err != nil {
+				return err
+			}
+			if begin+i == 7 {
+				data = bytes.Replace(data, []byte("example.com/v1"), []byte("example.com/v2"), 1)
+			}
+			if _, _, err := s.codec.Decode(data, nil, item); err != nil {
+				return err
+			}
+			into.Items = append(into.Items, *item)
 		}
 	}
 	return nil
 }
 
+// convertingCodec converts to the version of an object that it decodes into.
+type convertingCodec struct {
+	runtime.Codec
+	converted *atomic.Int32
+}
+
+func (c convertingCodec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	version := into.(*unstructured.Unstructured).GetAPIVersion()
+	decoded, gvk, err := c.Codec.Decode(data, defaults, into)
+	if version != "" && err == nil {
+		c.converted.Add(1)
+		decoded.(*unstructured.Unstructured).SetAPIVersion(version)
+	}
+	return decoded, gvk, err
+}
+
 // The Cacher lists in pages of its own, k8s.io/apiserver compares it with etcd every few minutes, and clients of the storage
 // get maps.
-func TestNew(t *testing.T) {
-	etcd := stored{pagesOnly: true, compacted: &atomic.Bool{}}
+func TestNewCache(t *testing.T) {
+	codec := convertingCodec{unstructured.UnstructuredJSONScheme, &atomic.Int32{}}
+	etcd := stored{codec: lazyCodec{codec}, pagesOnly: true, compacted: &atomic.Bool{}}
 	etcd.compacted.Store(true) // The Cacher lists again without a limit.
 	for i := range 3*smallestPage + 1 {
 		o := decoded(t)
@@ -279,9 +317,12 @@ func TestNew(t *testing.T) {
 	}
 	config := *config()
 	config.Storage, config.ResourcePrefix, config.EventsHistoryWindow = etcd, "/widgets", cacher.DefaultEventFreshDuration
-	config.NewFunc = func() runtime.Object { return &unstructured.Unstructured{Object: map[string]any{}} }
+	config.Codec = etcd.codec
+	config.NewFunc = func() runtime.Object {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1"}}
+	}
 	config.NewListFunc = func() runtime.Object { return &unstructured.UnstructuredList{Object: map[string]any{}} }
-	layer, err := New(config, etcd)
+	layer, err := newCache(config, etcd)
 	require.NoError(t, err)
 	defer layer.Stop()
 	require.NoError(t, layer.Wait(t.Context()))
@@ -296,6 +337,7 @@ func TestNew(t *testing.T) {
 	got := &unstructured.Unstructured{}
 	require.NoError(t, layer.Get(t.Context(), "/widgets/ns/object-00007", storage.GetOptions{ResourceVersion: "0"}, got))
 	require.Equal(t, &etcd.objects[7], got)
+	require.EqualValues(t, 2, codec.converted.Load(), "The one that is stored in another version is read twice.")
 
 	etcd.pagesOnly = false
 	require.False(t, etcd.compacted.Load())

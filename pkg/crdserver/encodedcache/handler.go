@@ -72,7 +72,7 @@ type Handler struct {
 func (h *Handler) NewCache(config cacher.Config, etcd storage.Interface) (apiserverstorage.CacheLayer, error) {
 	gvk := config.NewListFunc().GetObjectKind().GroupVersionKind()
 	h.cached.Store(config.GroupResource.WithVersion(gvk.Version), nil)
-	return New(config, etcd)
+	return newCache(config, etcd)
 }
 
 // resource is a version of a definition with its storage.
@@ -133,7 +133,9 @@ func (o restOptions) GetRESTOptions(gr schema.GroupResource, example runtime.Obj
 	options, err := o.RESTOptionsGetter.GetRESTOptions(gr, example)
 	decorator := options.Decorator
 	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
-		stored, destroy, err := decorator(config, prefix, key, newObject, newList, attributes, trigger, indexers)
+		lazy := *config
+		lazy.Codec = lazyCodec{config.Codec}
+		stored, destroy, err := decorator(&lazy, prefix, key, newObject, newList, attributes, trigger, indexers)
 		if err != nil {
 			return nil, destroy, err
 		}

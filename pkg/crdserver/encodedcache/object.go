@@ -159,3 +159,29 @@ func (l *objects) size() (bytes int64) {
 
 // Encoded marks a list that takes no memory to be written.
 func (*objects) Encoded() {}
+
+// storedObject is an object as it is in etcd. Of its metadata, it has its resourceVersion.
+type storedObject struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+	data []byte
+}
+
+// DeepCopyObject copies the object but not its data, which never change.
+func (o *storedObject) DeepCopyObject() runtime.Object {
+	copied := *o
+	return &copied
+}
+
+// storedList is a list of objects as they are in etcd.
+type storedList struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+	Items []storedObject
+}
+
+// DeepCopyObject copies the list but not its objects.
+func (l *storedList) DeepCopyObject() runtime.Object {
+	copied := *l
+	return &copied
+}

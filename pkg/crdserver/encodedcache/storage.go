@@ -17,18 +17,22 @@ limitations under the License.
 package encodedcache
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
@@ -37,8 +41,8 @@ import (
 	apiserverstorage "restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/storage"
 )
 
-// New returns a watch cache of unstructured objects. It has them encoded.
-func New(config cacher.Config, etcd storage.Interface) (apiserverstorage.CacheLayer, error) {
+// newCache returns a watch cache of unstructured objects. It has them encoded. Its storage has a lazyCodec.
+func newCache(config cacher.Config, etcd storage.Interface) (apiserverstorage.CacheLayer, error) {
 	encoded := config
 	encoded.Storage = &encodingStorage{Interface: config.Storage, config: config}
 	encoded.KeyFunc = func(o runtime.Object) (string, error) { return o.(*object).key, nil }
@@ -65,6 +69,18 @@ func New(config cacher.Config, etcd storage.Interface) (apiserverstorage.CacheLa
 	}, nil
 }
 
+// lazyCodec leaves objects of a storedList as they are in etcd, so that encodingStorage can decode many at once.
+type lazyCodec struct{ runtime.Codec }
+
+// Decode decodes an object, unless it is to stay as it is.
+func (c lazyCodec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	if o, ok := into.(*storedObject); ok {
+		o.data = data
+		return o, nil, nil
+	}
+	return c.Codec.Decode(data, defaults, into)
+}
+
 // encodingStorage encodes objects for the Cacher. Each list and each event is encoded once.
 type encodingStorage struct {
 	storage.Interface
@@ -82,6 +98,9 @@ func (*encodingStorage) IsWatchListSemanticsUnSupported() bool { return true }
 // A page has about as many objects as take pageBytes in JSON, which are decoded at once, but at least smallestPage. The
 // Cacher asks for 10,000. Each page makes etcd count the objects that follow.
 const smallestPage, pageBytes = 500, 8 << 20
+
+// decoders is how many objects are decoded at once, each by a processor or by a conversion webhook.
+const decoders = 16
 
 // GetList reads a page, or all pages: without a limit, the Cacher lists again if etcd has compacted the revision of a page.
 func (s *encodingStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
@@ -102,18 +121,25 @@ func (s *encodingStorage) GetList(ctx context.Context, key string, opts storage.
 }
 
 func (s *encodingStorage) addPage(ctx context.Context, key string, opts storage.ListOptions, into *objects) error {
-	read := s.config.NewListFunc().(*unstructured.UnstructuredList)
+	read := &storedList{}
 	if err := s.Interface.GetList(ctx, key, opts, read); err != nil {
 		return err
 	}
-	into.ListMeta = listMeta(read)
+	into.ListMeta = read.ListMeta
 	page := objects{Items: make([]object, len(read.Items))}
+	var group errgroup.Group
+	group.SetLimit(decoders)
 	for i := range read.Items {
-		encoded, err := encode(&s.config, &read.Items[i])
-		if err != nil {
+		group.Go(func() error {
+			encoded, err := s.encode(&read.Items[i])
+			if err == nil {
+				page.Items[i] = *encoded
+			}
 			return err
-		}
-		page.Items[i] = *encoded
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
 	}
 	s.limit.Store(pageBytes * int64(len(page.Items)) / max(1, page.size()))
 	into.Items = append(into.Items, page.Items...)
@@ -121,6 +147,21 @@ func (s *encodingStorage) addPage(ctx context.Context, key string, opts storage.
 		go debug.FreeOSMemory() // Decoding has left more garbage than there are objects.
 	}
 	return nil
+}
+
+// encode converts an object as it is in etcd to the version of the cache.
+func (s *encodingStorage) encode(stored *storedObject) (*object, error) {
+	into := s.config.NewFunc().(*unstructured.Unstructured)
+	if bytes.HasPrefix(stored.data, fmt.Appendf(nil, `{"apiVersion":%q,`, into.GetAPIVersion())) {
+		into = &unstructured.Unstructured{} // The codec would copy it, to convert nothing.
+	}
+	decoded, _, err := s.config.Codec.Decode(stored.data, nil, into)
+	if err != nil {
+		return nil, fmt.Errorf("decoding a stored object of %s: %w", s.config.GroupResource, err)
+	}
+	custom := decoded.(*unstructured.Unstructured)
+	custom.SetResourceVersion(stored.ResourceVersion)
+	return encode(&s.config, custom)
 }
 
 // Watch begins a watch of encoded objects.
