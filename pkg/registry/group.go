@@ -167,7 +167,7 @@ func (g Group) Storage(scheme *runtime.Scheme, options generic.RESTOptionsGetter
 		return nil, err
 	}
 	in := Installation{Group: g.Name, Scheme: scheme, Versions: scheme.PrioritizedVersionsForGroup(g.Name), Options: options, Runtime: runtime}
-	byVersion := map[string]map[string]rest.Storage{}
+	byVersion, byResource := map[string]map[string]rest.Storage{}, map[string]rest.Storage{}
 	for _, kind := range g.Kinds {
 		gvk, err := internalKind(scheme, kind)
 		if err != nil {
@@ -179,6 +179,7 @@ func (g Group) Storage(scheme *runtime.Scheme, options generic.RESTOptionsGetter
 			destroy(byVersion)
 			return nil, fmt.Errorf("creating the storage of %s.%s: %w", kind.Describe().Resource, g.Name, err)
 		}
+		byResource[kind.Describe().Resource] = storage[kind.Describe().Resource]
 		for _, version := range in.Versions {
 			if !scheme.Recognizes(version.WithKind(gvk.Kind)) {
 				continue
@@ -188,6 +189,10 @@ func (g Group) Storage(scheme *runtime.Scheme, options generic.RESTOptionsGetter
 			}
 			maps.Copy(byVersion[version.Version], storage)
 		}
+	}
+	if err := g.link(byResource); err != nil {
+		destroy(byVersion)
+		return nil, err
 	}
 	return byVersion, nil
 }

@@ -71,6 +71,9 @@ func TestRefusedDeclarations(t *testing.T) {
 	yard, renamed := workshop.Site(), workshop.Machine()
 	yard.Resource, yard.Singular, yard.ShortNames = "yards", "yard", nil
 	renamed.ShortNames = []string{"site"}
+	elsewhere, everywhere := standing(), workshop.Site()
+	elsewhere.References[0].Resource = "halls"
+	everywhere.References = []registry.Reference[*types.Site]{{Resource: "machines", Field: "spec.machine", Names: func(*types.Site) []string { return nil }}}
 	site.Spec = nil
 	half.KeepSpec = nil
 	taken.Subresources = map[string]registry.Subresource[*types.Machine]{"status": workshop.Run()}
@@ -110,6 +113,8 @@ func TestRefusedDeclarations(t *testing.T) {
 		"a Custom unserved":         {kind: registry.Custom{Resource: "sites", New: workshop.Site().Describe().New}, want: "creating the storage of sites.workshop.example.com: set Serve in the declaration, or for its path in the Runtime of the group"},
 		"an answer to nothing":      {kind: workshop.Estimate(), runtime: registry.Runtime{Answers: map[string]registry.Answer{"estimate": answer}}, want: `the Runtime of workshop.example.com serves "estimate", which is not a resource of the group: declare it in Kinds`},
 		"a kind twice":              {kind: yard, want: "the resources sites and yards of workshop.example.com have the same kind Site: give each its own type"},
+		"a reference to nothing":    {kind: elsewhere, want: `spec.site of machines.workshop.example.com refers to "halls": declare it as a Kind of the group`},
+		"a reference to namespaces": {kind: everywhere, want: `spec.machine of sites.workshop.example.com refers to "machines", whose objects are in namespaces: make both Namespaced`},
 		"a name twice":              {kind: renamed, want: `"site" is a name of the kinds Site and Machine of workshop.example.com: change Resource, Singular or ShortNames of one of them`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,6 +65,8 @@ type Kind[O Object] struct {
 	// like everything else. No value may contain a NUL character. The functions are called as often as
 	// those of Fields.
 	Indexes map[string]func(O) []string
+	// References say which other objects of the group have to exist, and are kept while they are named.
+	References []Reference[O]
 
 	// Spec returns the desired state. Its changes increase metadata.generation.
 	Spec func(O) any

@@ -23,10 +23,12 @@ import (
 	"maps"
 	"slices"
 
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -81,7 +83,7 @@ func (k Kind[O]) features() *Features {
 
 // fieldLabels are the field selectors that attributes sets.
 func (k Kind[O]) fieldLabels() []string {
-	labels := slices.Concat([]string{"metadata.name"}, slices.Collect(maps.Keys(k.Fields)), slices.Collect(maps.Keys(k.Indexes)))
+	labels := slices.Concat([]string{"metadata.name"}, slices.Collect(maps.Keys(k.Fields)), slices.Collect(maps.Keys(k.indexes())))
 	if k.Namespaced {
 		labels = append(labels, "metadata.namespace")
 	}
@@ -101,6 +103,7 @@ func (k Kind[O]) Storage(in Installation) (map[string]rest.Storage, error) {
 	if err != nil {
 		return nil, err
 	}
+	k.Indexes = k.indexes()
 	main := newStrategy(&k, in.Scheme, in.Versions)
 	if main.fresh, err = k.fresh(in.Scheme, kind); err != nil {
 		return nil, err
@@ -125,9 +128,12 @@ func (k Kind[O]) Storage(in Installation) (map[string]rest.Storage, error) {
 		return nil, err
 	}
 
-	paths := map[string]rest.Storage{
-		k.Resource: &objectREST{store, kind, k.ShortNames, k.Categories},
+	object := &objectREST{
+		Store: store, kind: kind, shortNames: k.ShortNames, categories: k.Categories,
+		namespaced: k.Namespaced, version: in.Versions[0].Version, authorizer: in.Runtime.Authorizer,
 	}
+	object.references = k.references(object)
+	paths := map[string]rest.Storage{k.Resource: object}
 	// An update of a subresource never creates an object.
 	updates := main
 	updates.createOnUpdate = false
@@ -174,6 +180,13 @@ type objectREST struct {
 	*genericregistry.Store
 	kind                   schema.GroupKind
 	shortNames, categories []string
+
+	namespaced bool
+	// references are the kind's own, and referrers those of other kinds to it.
+	references, referrers []*reference
+	// authorizer decides whether a refusal may name objects, which are in this version.
+	authorizer authorizer.Authorizer
+	version    string
 }
 
 var (
@@ -191,10 +204,25 @@ func (r *objectREST) ShortNames() []string { return r.shortNames }
 // Categories are the groups of kinds kubectl lists together.
 func (r *objectREST) Categories() []string { return r.categories }
 
+// Create writes a new object.
+func (r *objectREST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	return r.Store.Create(ctx, obj, r.creating(validate), options)
+}
+
+// Delete deletes an object.
+func (r *objectREST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	return r.Store.Delete(ctx, name, r.deleting(validate), options)
+}
+
+// DeleteCollection deletes the objects that the list options select.
+func (r *objectREST) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, selected *metainternalversion.ListOptions) (runtime.Object, error) {
+	return r.Store.DeleteCollection(ctx, r.deleting(validate), options, selected)
+}
+
 // Update replaces or patches an object. It creates one if a server-side apply finds none,
 // or any update if the kind allows that.
 func (r *objectREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.Store.Update(ctx, name, checkedUpdate{info, r.kind}, create, update, forceAllowCreate, options)
+	return r.Store.Update(ctx, name, checkedUpdate{info, r.kind}, r.creating(create), r.updating(update), forceAllowCreate, options)
 }
 
 // statusREST serves /status.

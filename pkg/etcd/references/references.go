@@ -171,6 +171,12 @@ func Unused(ctx context.Context, resource schema.GroupResource, name types.Names
 	return nil
 }
 
+// Checked reports whether the context is one of a request, so that Require and Unused have an effect.
+func Checked(ctx context.Context) bool {
+	_, ok := ctx.Value(contextKey{}).(*write)
+	return ok
+}
+
 // requirements returns what the request's write requires.
 func requirements(ctx context.Context) []requirement {
 	w, ok := ctx.Value(contextKey{}).(*write)
