@@ -39,6 +39,8 @@ type KindOptions struct {
 	Short    []string
 	// Versions are the versions that serve the kind.
 	Versions []string
+	// Fields are the fields of the spec. By default, there is one as an example.
+	Fields []Field
 	// Namespaced, Status and Scale say whether objects are in namespaces, and have the subresources
 	// /status and /scale. Scale implies Status.
 	Namespaced, Status, Scale bool
@@ -87,8 +89,11 @@ func (k *KindOptions) complete() error {
 		}
 	}
 	k.Status = k.Status || k.Scale
-	return nil
+	return k.checkFields()
 }
+
+// ReplicasNumber returns the number of the field spec.replicas in protobuf, the last one.
+func (k *KindOptions) ReplicasNumber() int { return max(1, len(k.Fields)) + 1 }
 
 // CreateKind writes a kind of a group: its types, declaration, validation, tests
 // and permissions.

@@ -207,6 +207,7 @@ func TestErrorsNameTheFix(t *testing.T) {
 			want: "the kind can't be called BREAD: its types would be in pkg/apis/bakery/bread_types.go, which has others"},
 		"not a plural":      {kind: kit.KindOptions{Name: "Bread", Resource: "Breads", Versions: []string{"v1"}}, want: `"Breads" can't be the name of a resource: use small letters and digits, and dashes between them`},
 		"in other versions": {kind: kit.KindOptions{Name: "Bread", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) }, want: `Bread exists already, in v1alpha1: add a version by "kit create version v1 --kind Bread"`},
+		"a field twice":     {kind: kit.KindOptions{Name: "Bread", Versions: []string{"v1"}, Fields: []kit.Field{{Name: "size", Type: "string"}, {Name: "size", Type: "int32"}}}, want: "the field size exists already"},
 		"a version twice":   {kind: kit.KindOptions{Name: "Bread", Versions: []string{"v1", "v1"}}, want: "a version is named twice: v1, v1"},
 		"another's plural": {kind: kit.KindOptions{Name: "Loaf", Resource: "breads", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) },
 			want: `"breads" is a name of Bread already: choose another by --plural or --short, or another kind`},

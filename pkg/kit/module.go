@@ -63,8 +63,9 @@ type data struct {
 
 	// Kind is the kind that is written.
 	Kind KindOptions
-	// Part is the part that CreatePart writes. The others are features of its kind.
-	Part                                      Name
+	// Part is the part that CreatePart writes. Verb is its name in paths, with a capital. The others are features of its
+	// kind.
+	Part, Verb                                Name
 	Conditions, ObservedGeneration, Described bool
 	// Imported has the values for an imported kind.
 	Imported *imported

@@ -56,11 +56,11 @@ type part struct {
 func parts() map[string]part {
 	return map[string]part{
 		"action": {
-			check: (*module).checkSubresource, versioned: true, wire: (*module).wireAction,
+			check: (*module).checkAction, versioned: true, wire: (*module).wireAction,
 			todo: "Say what the action is in pkg/apis/%[1]s/%[2]s_types.go and in each version, then: make generate. Do it in pkg/registry/%[1]s/%[2]s.go",
 		},
 		"stream": {
-			check: (*module).checkSubresource, versioned: true, types: "Options", wire: (*module).wireSubresource,
+			check: (*module).checkStream, versioned: true, types: "Options", wire: (*module).wireSubresource,
 			todo: "Say in a line what there is to know, in pkg/registry/%[1]s/%[2]s.go",
 		},
 		"review": {
@@ -99,7 +99,7 @@ func CreatePart(ctx context.Context, target Target, options PartOptions) (*Resul
 	if err != nil {
 		return nil, err
 	}
-	m.Part = options.Name
+	m.Part, m.Verb = options.Name, options.Name
 	m.lists = []string{"pkg/webhook/" + m.Group.Package + "/webhooks.go"}
 	m.readKind(options)
 	if m.err != nil {
@@ -183,15 +183,36 @@ func (m *module) readReview(options PartOptions) {
 	m.fail(m.Kind.complete())
 }
 
-// checkSubresource refuses the names of Kubernetes' own subresources, and those of another kind's parts.
+// checkSubresource refuses the names of Kubernetes' own subresources.
 func (m *module) checkSubresource() {
-	if slices.Contains([]string{"status", "scale"}, m.Part.File()) {
-		m.failf("the name %s is for /%s, as Kubernetes defines it: choose another", m.Part, m.Part.File())
+	if slices.Contains([]string{"status", "scale"}, m.Verb.File()) {
+		m.failf("the name %s is for /%s, as Kubernetes defines it: choose another", m.Verb, m.Verb.File())
 	}
-	file := fmt.Sprintf("pkg/registry/%s/%s.go", m.Group.Package, m.Part.File())
-	if text := m.read(file); len(text) > 0 && !bytes.Contains(text, []byte(fmt.Sprintf("*%s.%s,", m.Group.Package, m.Kind.Name))) {
+}
+
+// checkStream also refuses the name of another kind's part.
+func (m *module) checkStream() {
+	m.checkSubresource()
+	if file := m.ofAnother(); file != "" {
 		m.failf("%s is not about %s: choose another name, such as %s%s", file, m.Kind.Name, m.Part, m.Kind.Name)
 	}
+}
+
+// checkAction gives the type of an action its kind's name if another kind has an action of the same name.
+func (m *module) checkAction() {
+	m.checkSubresource()
+	if m.ofAnother() != "" {
+		m.Part = m.Kind.Name + m.Verb
+	}
+}
+
+// ofAnother returns the file of the part if it is about another kind.
+func (m *module) ofAnother() string {
+	file := fmt.Sprintf("pkg/registry/%s/%s.go", m.Group.Package, m.Part.File())
+	if text := m.read(file); len(text) > 0 && !bytes.Contains(text, []byte(fmt.Sprintf("*%s.%s,", m.Group.Package, m.Kind.Name))) {
+		return file
+	}
+	return ""
 }
 
 func (m *module) checkPackage() {
@@ -213,7 +234,7 @@ func (m *module) checkController() {
 // wireSubresource adds the part to the kind's subresources, and its role to the manifests.
 func (m *module) wireSubresource() {
 	field := fmt.Sprintf("map[string]registry.Subresource[*%s.%s]", m.Group.Package, m.Kind.Name)
-	element := fmt.Sprintf("%q: %s()", m.Part.File(), m.Part.Var(m.Group.Package))
+	element := fmt.Sprintf("%q: %s()", m.Verb.File(), m.Part.Var(m.Group.Package))
 	m.edit(m.fileWith("pkg/registry/"+m.Group.Package, string(m.Kind.Name)), editGo(func(s *source) {
 		s.addToField(string(m.Kind.Name), "Subresources", field, element)
 	}))
@@ -226,7 +247,7 @@ func (m *module) wireRole() {
 
 // wireAction also adds a method to the clients of the kind.
 func (m *module) wireAction() {
-	tag := fmt.Sprintf("+genclient:method=%s,verb=create,subresource=%s,input=%[1]s,result=%[1]s", m.Part, m.Part.File())
+	tag := fmt.Sprintf("+genclient:method=%s,verb=create,subresource=%s,input=%[3]s,result=%[3]s", m.Verb, m.Verb.File(), m.Part)
 	for _, version := range m.Kind.Versions {
 		if dir, _ := m.versionPackage(version); m.tagged(dir, string(m.Kind.Name), "genclient") {
 			m.edit(m.fileOfType(dir, string(m.Kind.Name)), editGo(func(s *source) { s.addTag(string(m.Kind.Name), tag) }))

@@ -112,6 +112,35 @@ func TestPartsOfAPersonAreLeft(t *testing.T) {
 	require.Equal(t, grouped, read(t, dir, group))
 }
 
+// Two kinds may have an action of one name, which has a type for each.
+func TestActionsOfOneName(t *testing.T) {
+	dir := newModule(t)
+	create(t, dir, statusBread())
+	create(t, dir, kit.KindOptions{Name: "Oven", Versions: []string{"v1"}})
+	for _, kind := range []kit.Name{"Bread", "Oven"} {
+		action := kit.PartOptions{Type: "action", Name: "Restart", Kind: kind}
+		_, err := kit.CreatePart(t.Context(), kit.Target{Dir: dir}, action)
+		require.NoError(t, err)
+		again, err := kit.CreatePart(t.Context(), kit.Target{Dir: dir}, action)
+		require.NoError(t, err)
+		require.Empty(t, again.Files)
+	}
+	for file, want := range map[string]string{
+		"pkg/apis/bakery/register.go":                 "&Restart{}, &OvenRestart{})",
+		"pkg/apis/bakery/v1/oven_types.go":            "// +genclient:method=Restart,verb=create,subresource=restart,input=OvenRestart,result=OvenRestart\n",
+		"pkg/registry/bakery/bread.go":                `"restart": restart(),`,
+		"pkg/registry/bakery/oven.go":                 `"restart": ovenRestart(),`,
+		"pkg/registry/bakery/ovenrestart.go":          "registry.Action[*bakery.Oven, *bakery.OvenRestart]",
+		"artifacts/deploy/base/rbac-ovenrestart.yaml": "    resources: [ovens/restart]\n",
+		"artifacts/deploy/base/kustomization.yaml":    "  - rbac-ovenrestart.yaml\n",
+		"test/e2e/ovenrestart_test.go":                `path+"/restart"`,
+		"pkg/apis/bakery/v1alpha1/restart_types.go":   "type Restart struct {",
+		"pkg/apis/bakery/v1/ovenrestart_types.go":     "created at the subresource restart of an oven",
+	} {
+		require.Contains(t, read(t, dir, file), want, file)
+	}
+}
+
 func TestPartErrorsNameTheFix(t *testing.T) {
 	for name, test := range map[string]struct {
 		part kit.PartOptions
@@ -126,10 +155,10 @@ func TestPartErrorsNameTheFix(t *testing.T) {
 		"a variable's name": {part: kit.PartOptions{Type: "controller", Name: "Informers", Kind: "Bread"}, want: "the name Informers means something else in the code: choose another"},
 		"a test's name":     {part: kit.PartOptions{Type: "action", Name: "Examples", Kind: "Bread"}, want: "the name Examples means something else in the tests: choose another"},
 		"Kubernetes' own":   {part: kit.PartOptions{Type: "action", Name: "Status", Kind: "Bread"}, want: "the name Status is for /status, as Kubernetes defines it: choose another"},
-		"another kind's": {part: kit.PartOptions{Type: "action", Name: "Bake", Kind: "Oven"}, prepare: func(t *testing.T, dir string) {
-			_, err := kit.CreatePart(t.Context(), kit.Target{Dir: dir}, kit.PartOptions{Type: "action", Name: "Bake", Kind: "Bread"})
+		"another kind's": {part: kit.PartOptions{Type: "stream", Name: "Track", Kind: "Oven"}, prepare: func(t *testing.T, dir string) {
+			_, err := kit.CreatePart(t.Context(), kit.Target{Dir: dir}, kit.PartOptions{Type: "stream", Name: "Track", Kind: "Bread"})
 			require.NoError(t, err)
-		}, want: "pkg/registry/bakery/bake.go is not about Oven: choose another name, such as BakeOven"},
+		}, want: "pkg/registry/bakery/track.go is not about Oven: choose another name, such as TrackOven"},
 		"no status": {part: kit.PartOptions{Type: "controller", Name: "Heating", Kind: "Oven"},
 			want: `the kind Oven has no conditions in its status, which a controller would write: add them, as "kit create kind --status" does`},
 		"no clients": {part: kit.PartOptions{Type: "controller", Name: "Baking", Kind: "Bread"}, prepare: func(t *testing.T, dir string) {

@@ -52,7 +52,7 @@ func TestModule(t *testing.T) {
 	definitions := inKitchen(t, "../../artifacts/crd/pizzas.yaml", "../../artifacts/crd/toppings.yaml", "testdata/prometheusrules.yaml")
 	commands := [][]string{
 		{"init", "--group=bakery.example.com", "--module=git.example-corp.com/my.team/the-bakery", "--replace=../.."},
-		{"create", "kind", "Oven", "--group=bakery", "--versions=v1", "--generate=false"},
+		{"create", "kind", "Oven", "--group=bakery", "--versions=v1", "--field=site=string,required", "--field=heats=duration,immutable", "--field=doors=int32,required", "--generate=false"},
 		{"create", "kind", "Bread", "--group=bakery", "--namespaced", "--versions=v1alpha1", "--scale", "--short=br", "--generate=false"},
 		{"create", "action", "Bake", "--group=bakery", "--kind=Bread", "--generate=false"},
 		{"create", "stream", "Track", "--group=bakery", "--kind=Bread", "--generate=false"},
@@ -69,7 +69,9 @@ func TestModule(t *testing.T) {
 		{"create", "controller", "Baking", "--group=pastry", "--kind=Bread", "--generate=false"},
 		{"create", "kind", "String", "--group=pastry", "--versions=v1", "--generate=false"},
 		{"create", "kind", "Runtime", "--group=pastry", "--versions=v1", "--generate=false"},
-		{"create", "kind", "Person", "--group=pastry", "--plural=people", "--versions=v1", "--generate=false"},
+		{"create", "kind", "Person", "--group=pastry", "--plural=people", "--versions=v1", "--generate=false",
+			"--field=pen=string,required", "--field=born=time,required,immutable", "--field=naps=duration,required", "--field=budget=quantity,required",
+			"--field=share=int-or-string", "--field=hobbies=strings,required", "--field=children=int32,required,immutable", "--field=steps=int64", "--field=married=bool,required"},
 	}
 	for _, args := range commands {
 		run(t, dir, args...)
@@ -82,6 +84,7 @@ func TestModule(t *testing.T) {
 
 	writeExamples(t, dir)
 	addCoreFields(t, dir)
+	addReference(t, dir)
 	run(t, dir, "generate")
 	require.Empty(t, program(t, dir, "gofmt", "-l", "."))
 	program(t, dir, "go", "mod", "tidy") // As "make generate" does.
@@ -145,6 +148,16 @@ func addCoreFields(t *testing.T, dir string) {
 	replace(t, fuzzer, fuzzer, strings.NewReplacer("c.FillNoCustom(spec)\n", "c.FillNoCustom(spec)\n\tspec.Template = nil\n"))
 	example := filepath.Join(dir, "artifacts", "examples", "pastry-person.yaml")
 	replace(t, example, example, strings.NewReplacer("spec:\n", "spec:\n  template: {spec: {containers: [{name: oven, image: oven:v1}]}}\n"))
+}
+
+// addReference makes a person refer to a string, whose example comes after the person's.
+func addReference(t *testing.T, dir string) {
+	t.Helper()
+	declaration := filepath.Join(dir, "pkg", "registry", "pastry", "person.go")
+	replace(t, declaration, declaration, strings.NewReplacer("\t\tSpec: ",
+		"\t\tReferences: []registry.Reference[*pastry.Person]{{Resource: \"strings\", Field: \"spec.pen\", Names: func(p *pastry.Person) []string { return []string{p.Spec.Pen} }}},\n\n\t\tSpec: "))
+	example := filepath.Join(dir, "artifacts", "examples", "pastry-person.yaml")
+	replace(t, example, example, strings.NewReplacer("pen: an example", "pen: example"))
 }
 
 func replace(t *testing.T, from, to string, replacer *strings.Replacer) {

@@ -122,24 +122,34 @@ func newCreateKind() *cobra.Command {
 	var options kit.KindOptions
 	var target kit.Target
 	var namespaced, clients, protobuf, generate bool
+	var fields []string
 	cmd := &cobra.Command{
 		Use:   "kind NAME --versions VERSION,...",
 		Short: "Adds a kind",
 		Long: `Adds a kind to a group: its internal type and that of each version, its declaration, a
 place for validation, tests of validation, round trips and storage, an example, and roles for
-users. The kind has one field to begin with, spec.description. Then it generates code, unless
---generate=false.`,
+users. Its fields are those of --field, or else one to begin with, spec.description. Then it
+generates code, unless --generate=false.`,
 		Example: `  kit create kind Oven --versions v1
+  kit create kind Pass --versions v1 --field stationName=string,required,immutable --field start=time,required
   kit create kind Bread --namespaced --versions v1alpha1,v1 --scale --short br`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.Name, options.Namespaced, options.NoClients, options.NoProtobuf = kit.Name(args[0]), namespaced, !clients, !protobuf
+			for _, text := range fields {
+				field, err := kit.ParseField(text)
+				if err != nil {
+					return err
+				}
+				options.Fields = append(options.Fields, field)
+			}
 			result, err := kit.CreateKind(cmd.Context(), target, options)
 			return generateAndFinish(cmd, result, generate, err)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&options.Versions, "versions", nil, "Versions that serve the kind, separated by commas.")
+	flags.StringArrayVar(&fields, "field", nil, "Field of the spec, as NAME=TYPE[,required][,immutable], with the type "+kit.FieldTypes()+". Can be repeated.")
 	flags.BoolVar(&namespaced, "namespaced", false, "Objects are in namespaces, rather than cluster-scoped.")
 	flags.BoolVar(&options.Status, "status", false, "The kind has a status, with conditions, which users can't change.")
 	flags.BoolVar(&options.Scale, "scale", false, "The kind has replicas, which \"kubectl scale\" and a HorizontalPodAutoscaler can change. Implies --status.")

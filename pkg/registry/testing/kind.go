@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -30,6 +31,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -42,12 +45,37 @@ import (
 type Case[O registry.Object] struct {
 	// Valid can be created. Its name and namespace do not matter.
 	Valid O
-	// Invalid can't be created, for a reason outside of its metadata.
+	// Invalid, unless nil, can't be created, for a reason outside of its metadata.
 	Invalid O
-	// Update makes an allowed change to the spec of a valid object.
+	// Update makes an allowed change to a valid object. By default, it adds a label.
 	Update func(O)
-	// Corrupt makes a valid object invalid.
+	// Corrupt, unless nil, makes a valid object invalid.
 	Corrupt func(O)
+}
+
+// TestExample runs TestKind with the object of a YAML file, which may be in any version of the group. It has the defaults
+// of that version.
+func TestExample[O registry.Object](t *testing.T, group registry.Group, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	registry.InstallMeta(scheme)
+	if err := group.InstallTypes(scheme); err != nil {
+		t.Fatal(err)
+	}
+	internal := schema.GroupVersion{Group: group.Name, Version: runtime.APIVersionInternal}
+	object, err := runtime.Decode(serializer.NewCodecFactory(scheme).UniversalDecoder(internal), text)
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	valid, ok := object.(O)
+	if !ok {
+		t.Fatalf("%s has a %T, want a %T", file, object, valid)
+	}
+	TestKind(t, group, Case[O]{Valid: valid})
 }
 
 // TestKind runs k8s.io/apiserver's own tests of a storage on a kind of a group. Each is a
@@ -55,10 +83,24 @@ type Case[O registry.Object] struct {
 // kinds of kube-apiserver. See k8s.io/apiserver/pkg/registry/rest/resttest.
 func TestKind[O registry.Object](t *testing.T, group registry.Group, test Case[O]) {
 	t.Helper()
+	if test.Update == nil {
+		test.Update = func(o O) { o.SetLabels(map[string]string{"updated": "true"}) }
+	}
+	var none O
+	invalid := func(s *tester[O]) (objects []runtime.Object) {
+		if any(test.Invalid) != any(none) {
+			objects = append(objects, s.object(test.Invalid))
+		}
+		return objects
+	}
+	var corrupt []resttest.UpdateFunc
+	if test.Corrupt != nil {
+		corrupt = append(corrupt, changed(test.Corrupt))
+	}
 	for name, run := range map[string]func(*tester[O]){
-		"create": func(s *tester[O]) { s.TestCreate(s.object(test.Valid), s.create, s.get, s.object(test.Invalid)) },
+		"create": func(s *tester[O]) { s.TestCreate(s.object(test.Valid), s.create, s.get, invalid(s)...) },
 		"update": func(s *tester[O]) {
-			s.TestUpdate(s.object(test.Valid), s.create, s.get, changed(test.Update), changed(test.Corrupt))
+			s.TestUpdate(s.object(test.Valid), s.create, s.get, changed(test.Update), corrupt...)
 		},
 		"delete": func(s *tester[O]) { s.TestDelete(s.object(test.Valid), s.create, s.get, apierrors.IsNotFound) },
 		"get":    func(s *tester[O]) { s.TestGet(s.object(test.Valid)) },

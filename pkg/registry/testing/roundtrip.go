@@ -33,6 +33,11 @@ import (
 // JSON, and protobuf if the type of the version has messages.
 func RoundTrip(t *testing.T, install func(*runtime.Scheme), funcs fuzzer.FuzzerFuncs) {
 	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("Internal objects get no defaults. If the difference is the default of a field, set the field in the fuzzer functions.")
+		}
+	})
 	scheme := runtime.NewScheme()
 	install(scheme)
 	withMessages, withoutMessages := map[schema.GroupVersionKind]bool{}, map[schema.GroupVersionKind]bool{}
