@@ -121,6 +121,9 @@ func (g *generation) replaceAll(ctx context.Context, apis []API) error {
 	if err != nil {
 		return err
 	}
+	if err := g.checkSources(apis); err != nil {
+		return err
+	}
 	if g.libraries, err = g.findLibraries(ctx, apis); err != nil {
 		return err
 	}
