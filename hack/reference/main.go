@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 // The reference command writes the pages of docs/reference. They list the flags in the code,
-// and the chart's values with their comments and their schema.
+// the chart's values with their comments and their schema, and the tags for the validation of types.
 //
 //	go run ./hack/reference DIRECTORY
 package main
@@ -43,6 +43,7 @@ func run(dir string) error {
 	for name, write := range map[string]func(*page) error{
 		"flags.md":        writeFlags,
 		"chart-values.md": writeValues,
+		"tags.md":         writeTags,
 	} {
 		p := &page{}
 		if err := write(p); err != nil {

@@ -356,10 +356,19 @@ func (c *converter) applyOne(field *props, tag, path string) bool {
 	case name == "eachVal" && field.AdditionalProperties != nil:
 		c.apply(field.AdditionalProperties.Schema, []string{value}, path+"{}")
 	default:
-		// These tags have no effect here, or one that OpenAPI definitions already have.
-		return slices.Contains([]string{"optional", "required", "opaqueType", "listType", "listMapKey", "supportsSubresource", "enum", "deepcopy-gen:interfaces"}, name)
+		return slices.Contains(inOpenAPI(), name)
 	}
 	return true
+}
+
+// inOpenAPI are tags that have no effect here, or one that OpenAPI definitions already have.
+func inOpenAPI() []string {
+	return []string{"optional", "required", "opaqueType", "listType", "listMapKey", "supportsSubresource", "enum", "deepcopy-gen:interfaces"}
+}
+
+// Exports reports whether definitions can have the effect of a tag, such as "maxLength".
+func Exports(tag string) bool {
+	return slices.Contains(append(inOpenAPI(), "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minimum", "maximum", "format", "immutable", "eachVal"), tag)
 }
 
 // isBound reports whether kube-apiserver can compare integers with a bound. Otherwise it refuses every
