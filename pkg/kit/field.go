@@ -29,7 +29,7 @@ import (
 type Field struct {
 	// Name is the name in JSON, such as stationName.
 	Name string
-	// Type is a key of fieldTypes.
+	// Type is one of FieldTypes.
 	Type string
 	// Required fields have to be set, and Immutable ones keep their value.
 	Required, Immutable bool
@@ -53,27 +53,29 @@ type fieldType struct {
 // opaque is the tag of types whose own tags are for Kubernetes' generators.
 func opaque() []string { return []string{"+k8s:opaqueType"} }
 
-var fieldTypes = map[string]fieldType{
-	"string":        {goType: "string", wire: "bytes", cardinality: "opt", tags: []string{"+k8s:maxLength=256"}, example: "an example"},
-	"bool":          {goType: "bool", pointer: "*bool", wire: "varint", cardinality: "opt", example: "true"},
-	"int32":         {goType: "int32", pointer: "*int32", wire: "varint", cardinality: "opt", example: "1"},
-	"int64":         {goType: "int64", pointer: "*int64", wire: "varint", cardinality: "opt", example: "1"},
-	"time":          {goType: "*metav1.Time", wire: "bytes", cardinality: "opt", tags: opaque(), example: `"2026-01-02T03:04:05Z"`},
-	"duration":      {goType: "*metav1.Duration", wire: "bytes", cardinality: "opt", tags: opaque(), example: "1m0s"},
-	"quantity":      {goType: "*resource.Quantity", wire: "bytes", cardinality: "opt", example: `"1"`},
-	"int-or-string": {goType: "*intstr.IntOrString", wire: "bytes", cardinality: "opt", tags: opaque(), example: "50%"},
-	"strings":       {goType: "[]string", wire: "bytes", cardinality: "rep", tags: []string{"+listType=set", "+k8s:listType=set", "+k8s:maxItems=100"}, example: "[an example]"},
+func fieldTypes() map[string]fieldType {
+	return map[string]fieldType{
+		"string":        {goType: "string", wire: "bytes", cardinality: "opt", tags: []string{"+k8s:maxLength=256"}, example: "an example"},
+		"bool":          {goType: "bool", pointer: "*bool", wire: "varint", cardinality: "opt", example: "true"},
+		"int32":         {goType: "int32", pointer: "*int32", wire: "varint", cardinality: "opt", example: "1"},
+		"int64":         {goType: "int64", pointer: "*int64", wire: "varint", cardinality: "opt", example: "1"},
+		"time":          {goType: "*metav1.Time", wire: "bytes", cardinality: "opt", tags: opaque(), example: `"2026-01-02T03:04:05Z"`},
+		"duration":      {goType: "*metav1.Duration", wire: "bytes", cardinality: "opt", tags: opaque(), example: "1m0s"},
+		"quantity":      {goType: "*resource.Quantity", wire: "bytes", cardinality: "opt", example: `"1"`},
+		"int-or-string": {goType: "*intstr.IntOrString", wire: "bytes", cardinality: "opt", tags: opaque(), example: "50%"},
+		"strings":       {goType: "[]string", wire: "bytes", cardinality: "rep", tags: []string{"+listType=set", "+k8s:listType=set", "+k8s:maxItems=100"}, example: "[an example]"},
+	}
 }
 
 // FieldTypes returns the types that a Field can have.
-func FieldTypes() string { return strings.Join(slices.Sorted(maps.Keys(fieldTypes)), ", ") }
+func FieldTypes() string { return strings.Join(slices.Sorted(maps.Keys(fieldTypes())), ", ") }
 
 // ParseField reads a field such as "stationName=string,required,immutable".
 func ParseField(text string) (Field, error) {
 	name, rest, _ := strings.Cut(text, "=")
 	words := strings.Split(rest, ",")
 	f := Field{Name: name, Type: words[0]}
-	if _, known := fieldTypes[f.Type]; !known {
+	if _, known := fieldTypes()[f.Type]; !known {
 		return f, fmt.Errorf("the field %q has no type: write NAME=TYPE with one of %s", text, FieldTypes())
 	}
 	for _, word := range words[1:] {
@@ -100,7 +102,7 @@ func (f Field) GoName() string { return goName(f.Name) }
 
 // GoType returns the type in Go, which is the same in all versions and internally.
 func (f Field) GoType() string {
-	t := fieldTypes[f.Type]
+	t := fieldTypes()[f.Type]
 	if f.Required && t.pointer != "" {
 		return t.pointer
 	}
@@ -116,12 +118,12 @@ func (f Field) Tags() []string {
 	if f.Immutable {
 		tags = append(tags, "+k8s:immutable")
 	}
-	return append(tags, fieldTypes[f.Type].tags...)
+	return append(tags, fieldTypes()[f.Type].tags...)
 }
 
 // StructTag returns the tag of a version's field.
 func (f Field) StructTag() string {
-	t, omitted := fieldTypes[f.Type], ",omitempty"
+	t, omitted := fieldTypes()[f.Type], ",omitempty"
 	if f.Required && !strings.HasPrefix(f.GoType(), "*") {
 		omitted = ""
 	}
@@ -132,7 +134,7 @@ func (f Field) StructTag() string {
 func (f Field) Words() string { return Name(f.GoName()).Words() }
 
 // Example returns a value in YAML.
-func (f Field) Example() string { return fieldTypes[f.Type].example }
+func (f Field) Example() string { return fieldTypes()[f.Type].example }
 
 // Uses reports whether a field has a type of a package.
 func (k *KindOptions) Uses(pkg string) bool {

@@ -26,7 +26,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -217,7 +217,7 @@ func (r *objectREST) key(namespace, name string) types.NamespacedName {
 
 // find returns an object of the request's namespace.
 func (r *objectREST) find(ctx context.Context, name string) (Object, error) {
-	if len(pathvalidation.IsValidPathSegmentName(name)) > 0 {
+	if len(content.IsPathSegmentName(name)) > 0 {
 		return nil, apierrors.NewNotFound(r.DefaultQualifiedResource, name)
 	}
 	found, err := r.Get(ctx, name, &metav1.GetOptions{})

@@ -40,10 +40,11 @@ import (
 )
 
 // inRequest returns the context of a request that a server checks for references.
-func inRequest(ctx context.Context) (in context.Context) {
-	references.New(nil, "").Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { in = r.Context() })).
+func inRequest(ctx context.Context) context.Context {
+	var request *http.Request
+	references.New(nil, "").Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { request = r })).
 		ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil))
-	return in
+	return request.Context()
 }
 
 // standing declares machines that refer to their site.
