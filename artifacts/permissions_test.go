@@ -40,7 +40,7 @@ type role struct {
 	RoleRef  rbacv1.RoleRef
 }
 
-// permission is what a row of the table in docs/permissions.md says of one role.
+// permission is what a row of the table in docs/security.md says of one role.
 type permission struct{ role, may string }
 
 // manifests returns the roles and their bindings in all manifests.
@@ -111,13 +111,13 @@ func describe(rule rbacv1.PolicyRule) string {
 // documented returns the rows of the table. Each must have a reason.
 func documented(t *testing.T) (rows []permission) {
 	t.Helper()
-	page, err := os.ReadFile("../docs/permissions.md")
+	page, err := os.ReadFile("../docs/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, table, found := strings.Cut(string(page), "| role | may | purpose; possible misuse |\n| --- | --- | --- |\n")
 	if !found {
-		t.Fatal("docs/permissions.md has no table of permissions")
+		t.Fatal("docs/security.md has no table of permissions")
 	}
 	for line := range strings.Lines(table) {
 		cells := strings.Split(strings.Trim(line, "|\n "), " | ")
@@ -135,14 +135,14 @@ func documented(t *testing.T) (rows []permission) {
 	return rows
 }
 
-// Every permission of the manifests is in docs/permissions.md with its reason, and no other.
+// Every permission of the manifests is in docs/security.md with its reason, and no other.
 func TestPermissionsAreDocumented(t *testing.T) {
 	order := func(a, b permission) int { return strings.Compare(a.role+" "+a.may, b.role+" "+b.may) }
 	got, want := documented(t), permissions(manifests(t))
 	slices.SortFunc(got, order)
 	slices.SortFunc(want, order)
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(permission{})); diff != "" {
-		t.Errorf("docs/permissions.md does not list what the manifests grant (-granted +documented):\n%s", diff)
+		t.Errorf("docs/security.md does not list what the manifests grant (-granted +documented):\n%s", diff)
 	}
 }
 

@@ -59,7 +59,7 @@ type Finding struct {
 // Reason names what a Finding is about.
 type Reason string
 
-// The reasons of findings, see docs/migration-findings.md.
+// The reasons of findings, see docs/migration.md.
 const (
 	NothingDefined          Reason = "NothingDefined"
 	DefinitionDeleted       Reason = "DefinitionDeleted"

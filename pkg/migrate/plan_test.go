@@ -470,7 +470,7 @@ func TestFindings(t *testing.T) {
 		}
 	})
 	t.Run("documented", func(t *testing.T) {
-		declared, documented := names(t, "plan.go", `Reason = "(\w+)"`), names(t, "../../docs/migration-findings.md", "(?m)^\\| `([A-Z]\\w+)` \\|")
+		declared, documented := names(t, "plan.go", `Reason = "(\w+)"`), names(t, "../../docs/migration.md", "(?m)^\\| `([A-Z]\\w+)` \\|")
 		var shown []string
 		for _, reason := range slices.Sorted(maps.Keys(findings)) {
 			shown = append(shown, string(reason))
