@@ -284,7 +284,7 @@ func (m *module) identifiers(crds []*apiextensionsv1.CustomResourceDefinition) *
 	}
 	for _, kind := range kinds {
 		if slices.Contains(nested, string(kind)) {
-			m.failf("the packages of the group have something else that is called %s: rename it", kind)
+			m.failf("the packages of the group have something else that is called %s: rename that, or import the CRD into a module of its own", kind)
 		}
 	}
 	return newIdentifiers(kinds, declared...)
@@ -368,19 +368,45 @@ func (k *importedKind) find() (err error) {
 	for _, name := range k.options.Versions {
 		version := k.versions[name]
 		if version.definition.Deprecated {
-			k.findings = append(k.findings, name+": the deprecation: say it as docs/adding-a-kind.md shows")
+			k.findings = append(k.findings, name+": the deprecation: write the methods that https://"+library+"/blob/main/docs/adding-a-kind.md#adding-a-version shows")
 		}
 		for _, finding := range k.differences(version, fields) {
 			k.findings = append(k.findings, name+": "+finding)
 		}
-		for _, finding := range version.reader.findings {
-			// A finding of the preferred version is not repeated for others.
-			if version == preferred || !slices.Contains(preferred.reader.findings, finding) {
-				k.findings = append(k.findings, name+": "+finding)
-			}
+		// A finding of the preferred version is not repeated for others.
+		own := slices.DeleteFunc(slices.Clone(version.reader.findings), func(finding string) bool {
+			return version != preferred && slices.Contains(preferred.reader.findings, finding)
+		})
+		for _, finding := range together(own) {
+			k.findings = append(k.findings, name+": "+finding)
 		}
 	}
 	return err
+}
+
+// together puts equal findings about many fields into one.
+func together(findings []string) (lines []string) {
+	const shown = 3
+	paths := map[string][]string{}
+	var texts []string
+	for _, finding := range findings {
+		path, text, _ := strings.Cut(finding, ": ")
+		if paths[text] == nil {
+			texts = append(texts, text)
+		}
+		paths[text] = append(paths[text], path)
+	}
+	for _, text := range texts {
+		switch fields := paths[text]; {
+		case len(fields) == 1:
+			lines = append(lines, fields[0]+": "+text)
+		case len(fields) <= shown:
+			lines = append(lines, fmt.Sprintf("%s: %s", strings.Join(fields, ", "), text))
+		default:
+			lines = append(lines, fmt.Sprintf("%s and %d more: %s", strings.Join(fields[:shown], ", "), len(fields)-shown, text))
+		}
+	}
+	return lines
 }
 
 // selectableFields returns the fields that clients can select in one of the versions.

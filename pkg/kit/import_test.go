@@ -416,7 +416,7 @@ func TestImportedKind(t *testing.T) {
 		"the name of lists Loaves, which becomes BreadList",
 		`the category all, which is left out: "kubectl get all" would fail for users without permission to list breads`,
 		"the conversion webhook: write its conversions in Go",
-		"v1: the deprecation: say it as docs/adding-a-kind.md shows",
+		"v1: the deprecation: write the methods that https://restaurant.programming-kubernetes.info/apiserver/blob/main/docs/adding-a-kind.md#adding-a-version shows",
 		"v1: Bread.spec: becomes empty if a server-side apply lacks it",
 	}, findings)
 	require.Contains(t, read(t, dir, "pkg/registry/bakery/bread.go"), "\t\tCategories: []string{\"baked\"},\n")
@@ -432,7 +432,7 @@ func TestImportedTwice(t *testing.T) {
 	require.NoError(t, err)
 	before := tree(t, dir)
 	_, err = kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{recipe}})
-	require.EqualError(t, err, "breadfields.bakery.example.com: the packages of the group have something else that is called BreadField: rename it")
+	require.EqualError(t, err, "breadfields.bakery.example.com: the packages of the group have something else that is called BreadField: rename that, or import the CRD into a module of its own")
 	_, err = kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{bread, bread}})
 	require.EqualError(t, err, "nothing has been written, since these can't be written in Go:\nbreads.bakery.example.com: the kind Bread: it is defined twice, name one of the definitions")
 	require.Equal(t, before, tree(t, dir))
@@ -510,4 +510,15 @@ func TestImportIntoMessages(t *testing.T) {
 	require.EqualError(t, err, "breads.bakery.example.com: the types of version v1 have protobuf messages, which have no null in lists, and no empty lists: "+
 		"remove +k8s:protobuf-gen=package from pkg/apis/bakery/v1/doc.go, or import into a group that \"kit create group\" makes for it")
 	require.Equal(t, before, tree(t, dir))
+}
+
+// Equal differences of many fields are one line.
+func TestTogether(t *testing.T) {
+	dir := newModule(t)
+	file := definition(t, "", "{a: {type: number}, b: {type: number}, c: {type: number}, d: {type: number}, e: {x-kubernetes-int-or-string: true}}")
+	var findings []string
+	_, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{file}, Report: func(finding string) { findings = append(findings, finding) }})
+	require.NoError(t, err)
+	require.Contains(t, findings, "breads.bakery.example.com: v1: Bread.spec.a, Bread.spec.b, Bread.spec.c and 1 more: integers beyond 53 bits are rounded")
+	require.Contains(t, findings, "breads.bakery.example.com: v1: Bread.spec.e: integers beyond 32 bits are refused")
 }

@@ -65,7 +65,7 @@ func TestImportedVersions(t *testing.T) {
 		"another rule":                       {field: "field: {type: integer, maximum: 3}"},
 		"a version that is not served":       {v1beta1: "served: false", findings: []string{"the version v1beta1, which is not served"}},
 		"versions that are served elsewhere": {v1: "served: false", v1beta1: "served: false", served: "v1,v1beta1"},
-		"a deprecation of another version":   {v1beta1: "deprecated: true", findings: []string{"v1beta1: the deprecation: say it as docs/adding-a-kind.md shows"}},
+		"a deprecation of another version":   {v1beta1: "deprecated: true", findings: []string{"v1beta1: the deprecation: write the methods that https://restaurant.programming-kubernetes.info/apiserver/blob/main/docs/adding-a-kind.md#adding-a-version shows"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := newModule(t)

@@ -135,7 +135,7 @@ func CreateKind(ctx context.Context, target Target, kind KindOptions) (*Result, 
 func (m *module) checkVersionsOf(kind KindOptions) {
 	types := m.internal() + "/" + kind.Name.File() + "_types.go"
 	if !m.declares(m.internal(), string(kind.Name)) && m.exists(types) {
-		m.failf("the kind can't be called %s: its types would be in %s, which has others", kind.Name, types)
+		m.failf("the kind can't be called %s: its types would be in %s, which has others; choose another name, or import a CRD into a module of its own", kind.Name, types)
 	}
 	// CreateKind lists the kind last. If it is not listed, an interrupted command is repeated.
 	if !bytes.Contains(m.read("pkg/registry/"+m.Group.Package+"/kinds.go"), []byte(kind.Name+"()")) {

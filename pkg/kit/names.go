@@ -133,7 +133,7 @@ func checkKind(name Name, clients bool) error {
 	case clients && forSomeBuilds("fake_"+name.File()+".go"):
 		return fmt.Errorf("the kind can't be called %s: generated clients would have a file fake_%s.go, which Go compiles only for some systems, or for tests; choose another name, or pass --clients=false", kind, name.File())
 	case strings.HasSuffix(kind, "List") && kind != "List":
-		return fmt.Errorf("the kind can't be called %s: that is the name of a list of %s objects", kind, strings.TrimSuffix(kind, "List"))
+		return fmt.Errorf("the kind can't be called %s: that is the name of a list of %s objects; choose another name, or import a CRD into a module of its own", kind, strings.TrimSuffix(kind, "List"))
 	}
 	return nil
 }

@@ -237,15 +237,15 @@ func (r *objectREST) requireUnused(ctx context.Context, object runtime.Object) e
 		return err
 	}
 	for _, reference := range r.referrers {
-		if err := reference.refuse(ctx, used); err != nil {
-			return apierrors.NewForbidden(r.DefaultQualifiedResource, used.GetName(), err)
+		if err := reference.requireUnused(ctx, used); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// refuse returns an error if an object is named. The list is consistent, since it has no resourceVersion.
-func (r *reference) refuse(ctx context.Context, used Object) error {
+// requireUnused returns a Forbidden if an object is named. The list is consistent, since it has no resourceVersion.
+func (r *reference) requireUnused(ctx context.Context, used Object) error {
 	listed, err := r.from.List(genericapirequest.WithNamespace(ctx, used.GetNamespace()), &metainternalversion.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(r.field, used.GetName()), Limit: maxUsers + 1,
 	})
@@ -262,24 +262,25 @@ func (r *reference) refuse(ctx context.Context, used Object) error {
 	if err != nil || len(users) == 0 {
 		return err
 	}
-	return errors.New(r.inUse(users, r.from.visible(ctx, users)))
+	text := inUse(len(users), r.from.SingularQualifiedResource.Resource, r.from.DefaultQualifiedResource.Resource, r.field, r.from.visible(ctx, users))
+	return apierrors.NewForbidden(r.to.DefaultQualifiedResource, used.GetName(), errors.New(text))
 }
 
-// inUse says how many objects name one, and the visible names of some.
-func (r *reference) inUse(users []Object, visible []string) string {
-	text := fmt.Sprintf("%d %s refer to it by %s", len(users), r.from.DefaultQualifiedResource.Resource, r.field)
-	rest := fmt.Sprintf(" and %d more", len(users)-len(visible))
+// inUse says how many objects of a kind name another one by a field, and the visible names of some.
+func inUse(count int, singular, plural, by string, visible []string) string {
+	text := fmt.Sprintf("%d %s refer to it by %s", min(count, maxUsers), plural, by)
+	rest := fmt.Sprintf(" and %d more", count-len(visible))
 	switch {
-	case len(users) == 1:
-		text = fmt.Sprintf("1 %s refers to it by %s", r.from.SingularQualifiedResource.Resource, r.field)
-	case len(users) > maxUsers:
+	case count == 1:
+		text = fmt.Sprintf("1 %s refers to it by %s", singular, by)
+	case count > maxUsers:
 		text, rest = "more than "+text, " and others"
 	}
 	if len(visible) == 0 {
 		return text
 	}
 	text += ": " + strings.Join(visible, ", ")
-	if len(users) > len(visible) {
+	if count > len(visible) {
 		text += rest
 	}
 	return text

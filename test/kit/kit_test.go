@@ -223,9 +223,24 @@ func testDeploy(t *testing.T, dir string) {
 	require.NoError(t, cp.APIServer.Start(t.Context()))
 	require.NoError(t, cp.Register(t.Context(), cp.APIServer))
 	program(t, dir, "kubectl", "create", "--filename=artifacts/examples/bread.yaml")
+	const person, pen = "--filename=artifacts/examples/pastry-person.yaml", "--filename=artifacts/examples/pastry-string.yaml"
+	requireRefused(t, dir, `spec.pen: Not found: "example"`, "create", person)
+	program(t, dir, "kubectl", "create", pen)
+	program(t, dir, "kubectl", "create", person)
+	requireRefused(t, dir, "1 person refers to it by spec.pen: example", "delete", pen)
 
 	program(t, dir, "make", "undeploy", "IMAGE="+image)
 	require.Empty(t, program(t, dir, "kubectl", "get", "--ignore-not-found", "namespace/bakery-system", "apiservice/v1.bakery.example.com", "clusterrole/bakery-apiserver"))
+}
+
+// requireRefused runs kubectl, which has to fail with a text.
+func requireRefused(t *testing.T, dir, text string, args ...string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "kubectl", args...)
+	command.Dir = dir
+	output, err := command.CombinedOutput()
+	require.Error(t, err, "%s", output)
+	require.Contains(t, string(output), text)
 }
 
 // run runs the kit and returns what it says.
