@@ -53,8 +53,6 @@ type Reference[O Object] struct {
 	Field string
 	// Names returns the names. Empty ones refer to nothing.
 	Names func(O) []string
-	// Path returns the path of a name for errors. By default, that is Field.
-	Path func(name string) *field.Path
 }
 
 const (
@@ -66,20 +64,16 @@ const (
 type reference struct {
 	resource, field string
 	names           func(runtime.Object) []string
-	path            func(name string) *field.Path
 	// from and to are the kinds.
 	from, to *objectREST
 }
 
 func (k Kind[O]) references(from *objectREST) (all []*reference) {
 	for _, declared := range k.References {
-		r := &reference{resource: declared.Resource, field: declared.Field, path: declared.Path, from: from}
-		r.names = func(o runtime.Object) []string { return named(declared.Names(o.(O))) }
-		if r.path == nil {
-			parts := strings.Split(declared.Field, ".")
-			r.path = func(string) *field.Path { return field.NewPath(parts[0], parts[1:]...) }
-		}
-		all = append(all, r)
+		all = append(all, &reference{
+			resource: declared.Resource, field: declared.Field, from: from,
+			names: func(o runtime.Object) []string { return named(declared.Names(o.(O))) },
+		})
 	}
 	return all
 }
@@ -173,12 +167,11 @@ func (r *objectREST) requireNamed(ctx context.Context, object, old runtime.Objec
 			absent = map[types.NamespacedName]field.ErrorList{}
 			required[reference.to] = absent
 		}
-		names := sets.New(reference.names(object)...)
+		at, names := field.NewPath(reference.field), sets.New(reference.names(object)...)
 		if old != nil {
 			names.Delete(reference.names(old)...)
 		}
 		for _, name := range sets.List(names) {
-			at := reference.path(name)
 			found, err := reference.to.find(ctx, name)
 			switch {
 			case apierrors.IsNotFound(err):
